@@ -1,0 +1,190 @@
+"""What every stage keeps to: parameters in, outputs written aside and renamed, one MLflow run, exit codes.
+
+A stage module holds one function `run(stage) -> figures` and ends with `main("NAME", run)`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from tasks import processes
+from tasks import params as parameters
+from tasks.errors import InputError
+
+# The sections of the parameters and the earlier stages whose outputs each stage reads: dvc.yaml says
+# the same (tests/test_contract.py holds them together), and a stage can reach no others.
+SECTIONS: dict[str, tuple[str, ...]] = {
+    "ingest": ("seed", "environment", "ingest"),
+    "policy": ("seed", "environment", "episode", "policy"),
+    "validate": ("episode", "validate"),
+    "index": ("retrieval", "index"),
+    "demos": ("seed", "environment", "retrieval", "episode", "demos"),
+    "sft": ("seed", "environment", "retrieval", "episode", "sft"),
+    "rl": ("seed", "environment", "retrieval", "episode", "rl"),
+    "merge": ("merge",),
+    "evaluate": ("seed", "environment", "retrieval", "episode", "evaluate"),
+    "gate": ("gate",),
+}
+UPSTREAM: dict[str, tuple[str, ...]] = {
+    "ingest": (),
+    "policy": ("ingest",),
+    "validate": ("ingest", "policy"),
+    "index": ("ingest", "validate"),
+    "demos": ("ingest", "index", "policy"),
+    "sft": ("demos", "index", "policy"),
+    "rl": ("ingest", "demos", "index", "sft"),
+    "merge": ("rl", "sft"),
+    "evaluate": ("ingest", "index", "policy", "sft", "rl", "merge"),
+    "gate": ("validate", "index", "demos", "sft", "rl", "merge", "evaluate"),
+}
+
+Figures = dict[str, Any]
+
+
+class Parameters:
+    """The parameters a stage may read: its declared sections, and no others."""
+
+    def __init__(self, stage: str, params: parameters.Params) -> None:
+        for section in SECTIONS[stage]:
+            setattr(self, section, getattr(params, "validate_" if section == "validate" else section))
+        self._stage = stage
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"stage {self._stage} reads section {name!r}, which SECTIONS and dvc.yaml do not give it")
+
+    def plain(self) -> dict[str, Any]:
+        """The sections as plain values, for logging and fingerprints."""
+        dump = {k: v for k, v in vars(self).items() if not k.startswith("_")}
+        return {k: v.model_dump(mode="json") if hasattr(v, "model_dump") else v for k, v in dump.items()}
+
+
+class Stage:
+    """One run of a stage.
+
+    Attributes:
+        name: the stage's name.
+        params: the sections that the stage reads.
+        profile: name of the profile in force.
+        out: folder that takes the outputs; renamed to `data/NAME` when the stage has ended well.
+        environment: mapping of variables that this stage's child processes need for tracking.
+        track: the stage's MLflow run (`tasks.tracking.Run`).
+    """
+
+    def __init__(self, name: str, params: parameters.Params, out: Path, track: Any) -> None:
+        self.name, self.profile, self.out, self.track = name, params.profile, out, track
+        self.params = Parameters(name, params)
+        self._start = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """One line of progress with the time since the stage's start."""
+        print(f"{self.name}: [{time.monotonic() - self._start:5.0f} s] {text}", flush=True)
+
+    def input(self, stage: str, *parts: str) -> Path:
+        """Path of an earlier stage's output.
+
+        Raises:
+            InputError: it isn't there.
+        """
+        if stage not in UPSTREAM[self.name]:
+            raise AttributeError(f"stage {self.name} reads data/{stage}, which UPSTREAM and dvc.yaml do not give it")
+        path = Path("data", stage, *parts)
+        if not path.exists():
+            raise InputError("output of an earlier stage is missing", where=str(path), mend=f"run `dvc repro {stage}`")
+        return path
+
+    def fingerprint(self) -> str:
+        """Hash of the parameters and inputs of the stage: what resumable state is filed under."""
+        digest = hashlib.sha256(json.dumps(self.params.plain(), sort_keys=True).encode())
+        for upstream in UPSTREAM[self.name]:
+            for path in sorted(p for p in Path("data", upstream).rglob("*") if p.is_file()):
+                digest.update(str(path).encode())
+                with path.open("rb") as file:
+                    digest.update(hashlib.file_digest(file, "sha256").digest())
+        return digest.hexdigest()[:16]
+
+
+def write_text_aside(path: Path, text: str) -> None:
+    """Write a file under another name and rename it, so that nobody ever reads half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.partial")
+    aside.write_text(text, encoding="utf-8")
+    os.replace(aside, path)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON aside and rename it; NaN is refused, as JSON has none."""
+    write_text_aside(path, json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file that an earlier stage wrote.
+
+    Raises:
+        InputError: it is missing or no JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError("no such file", where=str(path), mend="run the earlier stages with `dvc repro`") from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"not JSON: {error}", where=str(path)) from None
+
+
+@contextlib.contextmanager
+def exit_on_input_error(name: str) -> Iterator[None]:
+    """End the process with code 2 and one line when the input or the parameters are wrong."""
+    try:
+        yield
+    except InputError as error:
+        print(f"{name}: error: {error}", file=sys.stderr, flush=True)
+        raise SystemExit(2) from None
+
+
+def _turn_sigterm_into_exit(number: int, frame: FrameType | None) -> None:
+    # A SystemExit unwinds the with-blocks: children are ended and MLflow's run is closed as failed.
+    raise SystemExit(128 + number)
+
+
+def main(name: str, run: Callable[[Stage], Figures]) -> None:
+    """Run a stage under the contract; the body of every stage's `if __name__ == "__main__"`.
+
+    Exit codes: 0 done, 2 wrong input or parameters (one line, no traceback), 1 anything else.
+    """
+    with exit_on_input_error(name):
+        params = parameters.load()
+    processes.mark_environment()
+    signal.signal(signal.SIGTERM, _turn_sigterm_into_exit)
+    ended = processes.end_leftovers()
+    if ended:
+        print(f"{name}: ended {ended} processes that an earlier, killed run had left behind", flush=True)
+    from tasks import tracking
+
+    out = Path("data", name)
+    aside = Path("data", f".{name}.partial")
+    with exit_on_input_error(name):
+        try:
+            shutil.rmtree(aside, ignore_errors=True)
+            aside.mkdir(parents=True)
+            with tracking.stage_run(name, Parameters(name, params).plain(), params.profile, UPSTREAM[name]) as track:
+                stage = Stage(name, params, aside, track)
+                figures = run(stage)
+                write_json(aside / "figures.json", figures)
+                track.log_figures(figures)
+                shutil.rmtree(out, ignore_errors=True)
+                os.replace(aside, out)
+                write_json(Path("metrics", f"{name}.json"), {**figures, "run_id": track.run_id})
+                stage.say("done")
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+            processes.end_leftovers()

@@ -1,0 +1,169 @@
+"""Child processes that never outlive their stage.
+
+Ray, vLLM and verl start processes in sessions of their own, so a process group is not enough to find
+them. Every child inherits the environment instead: a stage marks its environment with its workspace,
+and whatever carries the mark and is no ancestor of the asker is a leftover or a child.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+MARK = "FORAGER_WORKSPACE"
+
+
+def mark_environment() -> None:
+    """Start this program anew with the workspace's mark, unless it carries it: /proc shows the first environment."""
+    workspace = str(Path.cwd())
+    if os.environ.get(MARK) != workspace:
+        os.environ[MARK] = workspace
+        sys.stdout.flush()
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ)
+
+
+def _kin(process: psutil.Process) -> set[int]:
+    return {process.pid, *(parent.pid for parent in process.parents())}
+
+
+def marked_processes(workspace: Path | None = None) -> list[psutil.Process]:
+    """Processes that carry the workspace's mark, without this process and its ancestors."""
+    mark, kin, found = str(workspace or Path.cwd()), _kin(psutil.Process()), []
+    for process in psutil.process_iter():
+        try:
+            if process.pid not in kin and process.environ().get(MARK) == mark:
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+            continue
+    return found
+
+
+def end_processes(processes: Sequence[psutil.Process], patience: float = 3.0) -> int:
+    """Ask processes to end, and kill those that still live after `patience` seconds; returns how many there were."""
+    for process in processes:
+        _signal(process, signal.SIGTERM)
+    _, alive = psutil.wait_procs(processes, timeout=patience)
+    for process in alive:
+        _signal(process, signal.SIGKILL)
+    psutil.wait_procs(alive, timeout=patience)
+    return len(processes)
+
+
+def _signal(process: psutil.Process, number: int) -> None:
+    try:
+        process.send_signal(number)
+    except psutil.NoSuchProcess:
+        pass  # ended by itself between the look and the signal
+
+
+def end_leftovers(workspace: Path | None = None, patience: float = 3.0) -> int:
+    """End every process of the workspace but this one and its ancestors; returns how many there were.
+
+    A process may be started while its elders are being ended, so the look is repeated.
+    """
+    ended = 0
+    for _ in range(3):
+        found = marked_processes(workspace)
+        if not found:
+            break
+        ended += end_processes(found, patience)
+    return ended
+
+
+class CommandError(RuntimeError):
+    """A child command failed or ran past its time limit; holds the last lines it said."""
+
+
+def run_supervised(
+    command: Sequence[str],
+    *,
+    log: Path,
+    timeout: float,
+    environment: Mapping[str, str] | None = None,
+    on_line: Callable[[str], None] | None = None,
+    on_poll: Callable[[], bool] | None = None,
+) -> bool:
+    """Run a command in a session of its own, its output into `log`, under a wall-clock limit.
+
+    Args:
+        command: program and arguments.
+        log: file that takes stdout and stderr.
+        timeout: seconds after which the command and all its descendants are killed.
+        environment: variables added to this process's own.
+        on_line: called with every line that the command prints.
+        on_poll: called about once a second; returns True when the command is to be ended early.
+
+    Returns:
+        True when `on_poll` ended the command, False when it ended by itself with status 0.
+
+    Raises:
+        CommandError: it exited with another status, or ran past `timeout`.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    start = time.monotonic()
+    with log.open("a", encoding="utf-8") as sink:
+        process = subprocess.Popen(
+            list(command),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            bufsize=1,
+            start_new_session=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})},
+        )
+        reader = threading.Thread(target=_copy_lines, args=(process, sink, on_line), daemon=True)
+        reader.start()
+        stopped = False
+        try:
+            while process.poll() is None:
+                if time.monotonic() - start > timeout:
+                    raise CommandError(f"ran past its limit of {timeout / 60:.0f} min; output: {log}")
+                if on_poll is not None and on_poll():
+                    stopped = True
+                    break
+                time.sleep(0.5)
+        finally:
+            _end_group(process)
+            reader.join(timeout=5)
+    if not stopped and process.returncode != 0:
+        raise CommandError(f"exited with status {process.returncode}; output: {log}\n{last_lines(log)}")
+    return stopped
+
+
+def _copy_lines(process: subprocess.Popen[str], sink, on_line: Callable[[str], None] | None) -> None:  # noqa: ANN001
+    assert process.stdout is not None
+    for line in process.stdout:
+        sink.write(line)
+        sink.flush()
+        if on_line is not None:
+            on_line(line.rstrip("\n"))
+
+
+def _end_group(process: subprocess.Popen[str]) -> None:
+    try:
+        family = psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        family = []
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(5)
+    end_processes([member for member in family if member.is_running()])
+
+
+def last_lines(log: Path, count: int = 30) -> str:
+    """The last lines of a log file."""
+    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-count:])

@@ -1,0 +1,147 @@
+"""MLflow: one run a stage, in SQLite under mlruns/, unless MLFLOW_TRACKING_URI names a server.
+
+This file and `release/registry.py` are the only ones that know mlflow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import math
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+EXPERIMENT = "train-and-eval"
+PARENT_RUN = "FORAGER_PARENT_RUN"
+
+
+def flatten(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested mapping to pairs of dotted key and value."""
+    for key, value in content.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def tracking_uri() -> str:
+    """MLflow's address: MLFLOW_TRACKING_URI, or the workspace's own SQLite database."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path.cwd() / 'mlruns' / 'mlflow.db'}"
+
+
+def connect() -> Any:
+    """The mlflow module, with the experiment in place.
+
+    Processes that create MLflow's tables at the same time leave the database broken for good, so the
+    first set-up is done under a file lock (seen with mlflow 3.17.2).
+    """
+    os.environ["MLFLOW_TRACKING_URI"] = tracking_uri()
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    import logging
+
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    import mlflow
+
+    folder = Path.cwd() / "mlruns"
+    folder.mkdir(exist_ok=True)
+    with (folder / ".setup.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if mlflow.get_experiment_by_name(EXPERIMENT) is None:
+            local = tracking_uri().startswith("sqlite:")
+            mlflow.create_experiment(EXPERIMENT, (folder / "artifacts").as_uri() if local else None)
+    mlflow.set_experiment(EXPERIMENT)
+    return mlflow
+
+
+def git_commit() -> str:
+    """Commit of the code, marked when the work tree differs from it; `unknown` outside git."""
+    found = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True)
+    if found.returncode:
+        return "unknown"
+    changed = subprocess.run(["git", "status", "--porcelain", "--", "tasks", "flows", "params/defaults.yaml", "dvc.yaml"], capture_output=True, text=True)
+    return found.stdout.strip() + ("+changes" if changed.stdout.strip() else "")
+
+
+def data_hashes() -> dict[str, str]:
+    """Hash of every output by path, as dvc.lock holds them."""
+    lock = Path("dvc.lock")
+    if not lock.is_file():
+        return {}
+    stages = (yaml.safe_load(lock.read_text(encoding="utf-8")) or {}).get("stages", {})
+    return {out["path"]: out["md5"] for stage in stages.values() for out in stage.get("outs", []) if "md5" in out}
+
+
+def run_id_of(stage: str) -> str | None:
+    """Run id of a stage's latest result, which survives skipped and restored stages."""
+    path = Path("metrics", f"{stage}.json")
+    if not path.is_file():
+        return None
+    return json.loads(path.read_text(encoding="utf-8")).get("run_id")
+
+
+class Run:
+    """A stage's MLflow run."""
+
+    def __init__(self, mlflow: Any, run_id: str) -> None:
+        self._mlflow, self.run_id = mlflow, run_id
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables by which a child process logs into this run (verl's logger joins it by MLFLOW_RUN_ID)."""
+        return {"MLFLOW_TRACKING_URI": tracking_uri(), "MLFLOW_RUN_ID": self.run_id}
+
+    def log_figures(self, figures: Mapping[str, Any], step: int | None = None) -> None:
+        """Log every finite number of a nested mapping as a metric with a dotted name."""
+        numbers = {
+            key.replace("@", "_at_"): float(value)
+            for key, value in flatten(figures)
+            if isinstance(value, bool | int | float) and math.isfinite(value)
+        }
+        self._mlflow.log_metrics(numbers, step=step)
+
+    def log_artifact(self, path: Path) -> None:
+        """Copy a file or a folder into the run's artifacts."""
+        if path.is_dir():
+            self._mlflow.log_artifacts(str(path), path.name)
+        else:
+            self._mlflow.log_artifact(str(path))
+
+    def log_data(self, path: Path, name: str, context: str, digest: str) -> None:
+        """Name a file as a data set of this run, with its content's hash as digest."""
+        from mlflow.data.dataset_source_registry import resolve_dataset_source
+        from mlflow.data.meta_dataset import MetaDataset
+
+        # MLflow keeps at most 36 characters of a digest.
+        dataset = MetaDataset(source=resolve_dataset_source(str(path)), name=name, digest=digest[:36])
+        self._mlflow.log_input(dataset, context=context)
+
+    def tag(self, **tags: str) -> None:
+        """Set tags of the run."""
+        self._mlflow.set_tags(tags)
+
+
+@contextlib.contextmanager
+def stage_run(stage: str, params: Mapping[str, Any], profile: str, upstream: Sequence[str]) -> Iterator[Run]:
+    """One run for one stage, a child of the flow's run where there is one.
+
+    Logged at the start: the stage's parameters, its inputs with DVC's hashes, git's commit, and the run
+    ids of the stages it builds on.
+    """
+    mlflow = connect()
+    parents = {f"parent.{name}": run for name in upstream if (run := run_id_of(name))}
+    tags = {"stage": stage, "profile": profile, "git.commit": git_commit(), **parents}
+    with mlflow.start_run(run_name=stage, parent_run_id=os.environ.get(PARENT_RUN), tags=tags) as active:
+        run = Run(mlflow, active.info.run_id)
+        mlflow.log_params({key: json.dumps(value) if isinstance(value, list) else value for key, value in flatten(params)})
+        hashes = data_hashes()
+        for name in upstream:
+            path = Path("data", name)
+            if str(path) in hashes:
+                run.log_data(path, name=str(path), context=stage, digest=hashes[str(path)])
+        yield run
