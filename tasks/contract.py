@@ -18,17 +18,18 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tasks import processes
+import tasks.quiet  # noqa: F401  before any engine is imported
 from tasks import params as parameters
+from tasks import processes
 from tasks.errors import InputError
 
 # The sections of the parameters and the earlier stages whose outputs each stage reads: dvc.yaml says
 # the same (tests/test_contract.py holds them together), and a stage can reach no others.
 SECTIONS: dict[str, tuple[str, ...]] = {
-    "ingest": ("seed", "environment", "ingest"),
+    "ingest": ("seed", "environment", "episode", "ingest"),
     "policy": ("seed", "environment", "episode", "policy"),
     "validate": ("episode", "validate"),
-    "index": ("retrieval", "index"),
+    "index": ("environment", "retrieval", "index"),
     "demos": ("seed", "environment", "retrieval", "episode", "demos"),
     "sft": ("seed", "environment", "retrieval", "episode", "sft"),
     "rl": ("seed", "environment", "retrieval", "episode", "rl"),
@@ -85,6 +86,16 @@ class Stage:
         self.name, self.profile, self.out, self.track = name, params.profile, out, track
         self.params = Parameters(name, params)
         self._start = time.monotonic()
+        self._when_done: list[Callable[[], None]] = []
+
+    def when_done(self, action: Callable[[], None]) -> None:
+        """Do something once the outputs are in place: dropping resumable state, which until then may be needed."""
+        self._when_done.append(action)
+
+    def finish(self) -> None:
+        """Carry out what `when_done` has collected."""
+        for action in self._when_done:
+            action()
 
     def say(self, text: str) -> None:
         """One line of progress with the time since the stage's start."""
@@ -184,6 +195,7 @@ def main(name: str, run: Callable[[Stage], Figures]) -> None:
                 shutil.rmtree(out, ignore_errors=True)
                 os.replace(aside, out)
                 write_json(Path("metrics", f"{name}.json"), {**figures, "run_id": track.run_id})
+                stage.finish()
                 stage.say("done")
         finally:
             shutil.rmtree(aside, ignore_errors=True)

@@ -51,6 +51,7 @@ class FileSource(Section):
     path: str
     split: Literal["train", "validation", "test"]
     limit: Positive | None = None
+    licence: str = "unknown"
 
 
 class Ingest(Section):
@@ -213,6 +214,14 @@ class Params(Section):
     def _fits(self) -> Params:
         if self.rl.steps < self.rl.validate_every:
             raise ValueError("rl.validate_every: larger than rl.steps, so no checkpoint would ever be measured")
+        rollouts = self.rl.prompts * self.rl.samples
+        if rollouts % min(self.rl.micro_batch_size, rollouts):
+            raise ValueError(f"rl.micro_batch_size: must divide rl.prompts x rl.samples = {rollouts}")
+        if self.sft.max_steps < self.sft.check_every:
+            raise ValueError("sft.check_every: larger than sft.max_steps, so no checkpoint would ever be checked")
+        if self.demos.validation < self.sft.batch_size:
+            # verl's SFT trainer drops a last batch that isn't full.
+            raise ValueError("demos.validation: smaller than sft.batch_size, so there would be no evaluation loss")
         return self
 
 

@@ -7,6 +7,7 @@ and whatever carries the mark and is no ancestor of the asker is a leftover or a
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -15,10 +16,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TextIO
 
 import psutil
 
 MARK = "FORAGER_WORKSPACE"
+PATIENCE = 10.0  # seconds that a command gets for its own clean-up
 
 
 def mark_environment() -> None:
@@ -34,12 +37,12 @@ def _kin(process: psutil.Process) -> set[int]:
     return {process.pid, *(parent.pid for parent in process.parents())}
 
 
-def marked_processes(workspace: Path | None = None) -> list[psutil.Process]:
+def marked_processes(workspace: Path | None = None, mark: str = MARK) -> list[psutil.Process]:
     """Processes that carry the workspace's mark, without this process and its ancestors."""
-    mark, kin, found = str(workspace or Path.cwd()), _kin(psutil.Process()), []
+    wanted, kin, found = str(workspace or Path.cwd()), _kin(psutil.Process()), []
     for process in psutil.process_iter():
         try:
-            if process.pid not in kin and process.environ().get(MARK) == mark:
+            if process.pid not in kin and process.environ().get(mark) == wanted:
                 found.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
             continue
@@ -58,20 +61,18 @@ def end_processes(processes: Sequence[psutil.Process], patience: float = 3.0) ->
 
 
 def _signal(process: psutil.Process, number: int) -> None:
-    try:
+    with contextlib.suppress(psutil.NoSuchProcess):  # it may end by itself between the look and the signal
         process.send_signal(number)
-    except psutil.NoSuchProcess:
-        pass  # ended by itself between the look and the signal
 
 
-def end_leftovers(workspace: Path | None = None, patience: float = 3.0) -> int:
+def end_leftovers(workspace: Path | None = None, patience: float = 3.0, mark: str = MARK) -> int:
     """End every process of the workspace but this one and its ancestors; returns how many there were.
 
     A process may be started while its elders are being ended, so the look is repeated.
     """
     ended = 0
     for _ in range(3):
-        found = marked_processes(workspace)
+        found = marked_processes(workspace, mark)
         if not found:
             break
         ended += end_processes(found, patience)
@@ -131,7 +132,8 @@ def run_supervised(
                 if on_poll is not None and on_poll():
                     stopped = True
                     break
-                time.sleep(0.5)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(0.5)
         finally:
             _end_group(process)
             reader.join(timeout=5)
@@ -140,7 +142,7 @@ def run_supervised(
     return stopped
 
 
-def _copy_lines(process: subprocess.Popen[str], sink, on_line: Callable[[str], None] | None) -> None:  # noqa: ANN001
+def _copy_lines(process: subprocess.Popen[str], sink: TextIO, on_line: Callable[[str], None] | None) -> None:
     assert process.stdout is not None
     for line in process.stdout:
         sink.write(line)
@@ -150,18 +152,28 @@ def _copy_lines(process: subprocess.Popen[str], sink, on_line: Callable[[str], N
 
 
 def _end_group(process: subprocess.Popen[str]) -> None:
+    """End a command and what descends from it: asked once, so that its own clean-up runs undisturbed, then killed."""
     try:
         family = psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:
         family = []
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGTERM)
-        try:
-            process.wait(5)
-        except subprocess.TimeoutExpired:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(PATIENCE)
+        # Those in sessions of their own were not asked: their elders may have ended them by now, or it is done below.
+        psutil.wait_procs([member for member in family if _group(member) == process.pid], timeout=PATIENCE)
+        if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait(5)
+            process.wait()
     end_processes([member for member in family if member.is_running()])
+
+
+def _group(process: psutil.Process) -> int | None:
+    try:
+        return os.getpgid(process.pid)
+    except ProcessLookupError:
+        return None
 
 
 def last_lines(log: Path, count: int = 30) -> str:

@@ -10,15 +10,21 @@ import fcntl
 import json
 import math
 import os
+import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+import tasks.quiet  # noqa: F401  before mlflow is imported
+
 EXPERIMENT = "train-and-eval"
 PARENT_RUN = "FORAGER_PARENT_RUN"
+CODE = ("tasks", "flows", "params/defaults.yaml", "dvc.yaml")  # a change here makes a run's commit inexact
+_REFUSED = re.compile(r"[^\w\-. /:]")
 
 
 def flatten(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -42,10 +48,10 @@ def connect() -> Any:
     first set-up is done under a file lock (seen with mlflow 3.17.2).
     """
     os.environ["MLFLOW_TRACKING_URI"] = tracking_uri()
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     import logging
 
-    logging.getLogger("alembic").setLevel(logging.WARNING)
+    for name in ("alembic", "mlflow.store.db.utils"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     import mlflow
 
     folder = Path.cwd() / "mlruns"
@@ -64,7 +70,7 @@ def git_commit() -> str:
     found = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True)
     if found.returncode:
         return "unknown"
-    changed = subprocess.run(["git", "status", "--porcelain", "--", "tasks", "flows", "params/defaults.yaml", "dvc.yaml"], capture_output=True, text=True)
+    changed = subprocess.run(["git", "status", "--porcelain", "--", *CODE], capture_output=True, text=True)
     return found.stdout.strip() + ("+changes" if changed.stdout.strip() else "")
 
 
@@ -97,9 +103,12 @@ class Run:
         return {"MLFLOW_TRACKING_URI": tracking_uri(), "MLFLOW_RUN_ID": self.run_id}
 
     def log_figures(self, figures: Mapping[str, Any], step: int | None = None) -> None:
-        """Log every finite number of a nested mapping as a metric with a dotted name."""
+        """Log every finite number of a nested mapping as a metric with a dotted name.
+
+        MLflow refuses some characters in names: `@` becomes `_at_`, any other of them `_`.
+        """
         numbers = {
-            key.replace("@", "_at_"): float(value)
+            _REFUSED.sub("_", key.replace("@", "_at_")): float(value)
             for key, value in flatten(figures)
             if isinstance(value, bool | int | float) and math.isfinite(value)
         }
@@ -134,14 +143,80 @@ def stage_run(stage: str, params: Mapping[str, Any], profile: str, upstream: Seq
     ids of the stages it builds on.
     """
     mlflow = connect()
-    parents = {f"parent.{name}": run for name in upstream if (run := run_id_of(name))}
+    parents = {f"parent.{name}": known for name in upstream if (known := run_id_of(name))}
     tags = {"stage": stage, "profile": profile, "git.commit": git_commit(), **parents}
     with mlflow.start_run(run_name=stage, parent_run_id=os.environ.get(PARENT_RUN), tags=tags) as active:
         run = Run(mlflow, active.info.run_id)
-        mlflow.log_params({key: json.dumps(value) if isinstance(value, list) else value for key, value in flatten(params)})
+        pairs = flatten(params)
+        mlflow.log_params({key: json.dumps(value) if isinstance(value, list) else value for key, value in pairs})
         hashes = data_hashes()
         for name in upstream:
             path = Path("data", name)
             if str(path) in hashes:
                 run.log_data(path, name=str(path), context=stage, digest=hashes[str(path)])
         yield run
+
+
+@contextlib.contextmanager
+def parent_run(name: str, profile: str, stages: Sequence[str]) -> Iterator[Run]:
+    """The run of a whole flow: stages become its children by the variable FORAGER_PARENT_RUN.
+
+    When the flow has ended well, the tags `run.STAGE` name each stage's run, also of a stage that was skipped.
+    """
+    mlflow = connect()
+    tags = {"kind": "flow", "profile": profile, "git.commit": git_commit()}
+    with mlflow.start_run(run_name=name, tags=tags) as active:
+        run = Run(mlflow, active.info.run_id)
+        yield run
+        run.tag(**{f"run.{stage}": known for stage in stages if (known := run_id_of(stage))})
+
+
+@contextlib.contextmanager
+def release_run(profile: str, tags: Mapping[str, str]) -> Iterator[Run]:
+    """The run of the release action, which holds what a registered version was made from."""
+    mlflow = connect()
+    everything = {**tags, "kind": "release", "profile": profile}
+    with mlflow.start_run(run_name="release", parent_run_id=os.environ.get(PARENT_RUN), tags=everything) as active:
+        yield Run(mlflow, active.info.run_id)
+
+
+@dataclass(frozen=True)
+class Record:
+    """What MLflow holds of a run; `data` maps the path of each input to its hash, `seconds` is None while it runs."""
+
+    run_id: str
+    name: str
+    status: str
+    started: float
+    seconds: float | None
+    params: dict[str, str]
+    tags: dict[str, str]
+    data: dict[str, str]
+
+
+def find_run(run_id: str) -> Record | None:
+    """Look up a run; None when this workspace's MLflow does not know it (it was made in another clone)."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        run = connect().get_run(run_id)
+    except MlflowException as error:
+        if error.error_code == "RESOURCE_DOES_NOT_EXIST":
+            return None
+        raise
+    end = run.info.end_time
+    return Record(
+        run_id=run_id,
+        name=run.info.run_name,
+        status=run.info.status,
+        started=run.info.start_time / 1000,
+        seconds=(end - run.info.start_time) / 1000 if end else None,
+        params=dict(run.data.params),
+        tags=dict(run.data.tags),
+        data={item.dataset.name: item.dataset.digest for item in run.inputs.dataset_inputs},
+    )
+
+
+def artifact_location(run_id: str) -> str:
+    """Address of a run's artifacts."""
+    return connect().get_run(run_id).info.artifact_uri

@@ -1,0 +1,1 @@
+"""Training: the initial policy, verl's configuration and launch, step metrics, merging."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol as Interface
 
@@ -88,7 +87,3 @@ def create(section: Any) -> Environment:
     """The environment that an `environment` section names."""
     return _class(section.name, None)(environment_params(section))
 
-
-def as_list(value: Any) -> list[Any]:
-    """A parquet column's nested value as a list, whether the reader gave a list or an array."""
-    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else list(value.tolist())

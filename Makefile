@@ -1,0 +1,59 @@
+# make train-and-eval [PROFILE=tiny]   sets up, runs the whole DAG, prints the decision
+# make test                            sets up, runs the fast tests and one reduced run of the DAG
+# make help                            every target
+
+PROFILE ?= tiny
+# cpu or gpu; left empty, what the machine has (nvidia-smi answers or not).
+ACCELERATOR ?=
+# A Python 3.11 (the GPU set also takes 3.12); left empty, python3.11 or python3.
+PYTHON ?=
+# Where PyTorch's CPU build comes from when pip does not find it elsewhere.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+PREFECT_PORT ?= 4200
+MLFLOW_PORT ?= 5000
+
+BIN := .venv/bin
+SHELL := /bin/bash
+export ACCELERATOR PYTHON TORCH_INDEX PREFECT_PORT MLFLOW_PORT
+# Where python, dvc and prefect are found by the stages' commands.
+RUN := PATH="$(CURDIR)/$(BIN):$$PATH" env -u PYTHONDONTWRITEBYTECODE -u PYTHONHOME
+
+.DEFAULT_GOAL := help
+.PHONY: help setup train-and-eval test test-slow lint up down ui lineage enforce clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
+
+setup: ## bring .venv in step with requirements/ (every other target does this first)
+	@requirements/install.sh
+
+train-and-eval: setup ## run the DAG: questions in, a release decision out
+	@$(RUN) python -m flows.train_and_eval --profile "$(PROFILE)"
+
+test: setup ## fast tests, then one reduced run of the DAG
+	@$(RUN) python -m pytest -m "not slow"
+
+test-slow: setup ## tests that start vLLM, verl or the whole DAG
+	@$(RUN) python -m pytest -m slow
+
+lint: setup ## ruff, mypy, import rules
+	@$(RUN) ruff check . && $(RUN) ruff format --check . && $(RUN) mypy && $(RUN) lint-imports --no-logo
+
+up: setup ## start Prefect's server and worker and MLflow's UI on this machine
+	@$(RUN) python -m flows.services up
+
+down: setup ## end what `make up` started
+	@$(RUN) python -m flows.services down
+
+ui: setup ## MLflow's UI alone, in this terminal
+	@$(RUN) python -m flows.services ui
+
+lineage: setup ## where the champion comes from (python -m tasks.lineage VERSION|RUN_ID for others)
+	@$(RUN) python -m tasks.lineage
+
+enforce: setup ## exit 1 when the gate's last decision was: rejected
+	@$(RUN) python -m tasks.gate --enforce
+
+clean: ## remove caches; data, models and tracking stay
+	@rm -rf .pytest_cache .ruff_cache .mypy_cache .hypothesis build *.egg-info
+	@find tasks flows tests -name __pycache__ -prune -exec rm -rf {} +

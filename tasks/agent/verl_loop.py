@@ -1,0 +1,164 @@
+"""The episode as verl's agent loop: a thin adapter between `run_episode` and verl 0.9.1's AgentLoopBase.
+
+verl makes one object for every episode; what is costly (index, environment, settings) is opened once a process.
+The reward is computed here, in the episode, so verl needs no reward workers.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import zlib
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
+from verl.utils.profiler import simple_timer
+
+from tasks.agent import environments
+from tasks.agent.episode import Budget, Generation, run_episode
+from tasks.agent.protocol import PROTOCOLS
+from tasks.params import Environment as EnvironmentSection
+from tasks.params import Episode, Retrieval
+from tasks.training.sanity import SanityCheck
+
+
+class _Room:
+    """What all episodes of a process share."""
+
+    def __init__(self, settings: Path) -> None:
+        content = json.loads(settings.read_text(encoding="utf-8"))
+        episode = Episode.model_validate(content["episode"])
+        retrieval = Retrieval.model_validate(content["retrieval"])
+        self.seed = int(content["seed"])
+        self.protocol = PROTOCOLS[episode.protocol]
+        self.environment = environments.create(EnvironmentSection.model_validate(content["environment"]))
+        self.tools = self.environment.open_tools(Path(content["index"]), retrieval)
+        self.budget = Budget(
+            episode.max_turns, episode.max_response_tokens, episode.max_turn_tokens, episode.max_observation_tokens
+        )
+        self.rollouts = Path(content["rollouts"])
+        self.sanity = SanityCheck(**content["sanity"])
+        self._dump: Any = None
+
+    def record(self, trajectory: Any, **columns: Any) -> None:
+        """Append a trajectory to this process's file; one write a line, so a kill leaves whole lines but the last."""
+        if self._dump is None:
+            self.rollouts.mkdir(parents=True, exist_ok=True)
+            self._dump = (self.rollouts / f"{os.getpid()}.jsonl").open("a", encoding="utf-8")
+        self._dump.write(json.dumps({**trajectory.record(), **columns}, ensure_ascii=False) + "\n")
+        self._dump.flush()
+
+
+@functools.lru_cache(maxsize=1)
+def _room(settings: str) -> _Room:
+    return _Room(Path(settings))
+
+
+def _plain(value: Any) -> Any:
+    """A row's field as plain lists and dicts: verl hands over numpy arrays."""
+    if isinstance(value, np.ndarray):
+        return [_plain(item) for item in value.tolist()]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+class ForagerAgentLoop(AgentLoopBase):
+    """One episode for verl.
+
+    Args:
+        settings: path of the JSON file that the rl stage wrote (episode, retrieval, environment, folders).
+    """
+
+    def __init__(self, *args: Any, settings: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._room = _room(settings)
+
+    async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput:
+        """Play one episode; see `tasks.agent.episode.run_episode`.
+
+        Raises:
+            RuntimeError: the sanity check has failed, or a training episode came before it.
+        """
+        room, info = self._room, _plain(kwargs["extra_info"])
+        validating = info["split"] == "validation"
+        step, sample = int(kwargs["global_steps"]), int(kwargs.get("session_id", 0))
+        if not validating:
+            room.sanity.require_passed()
+        metrics: dict[str, Any] = {"num_preempted": 0}
+        server_fields: dict[str, Any] = {}
+        request = uuid4().hex
+        turn = 0
+
+        async def generate(prompt_ids: list[int], *, max_tokens: int, stop: list[str]) -> Generation:
+            nonlocal turn
+            # A seed for every request makes sampling independent of the order in which requests arrive.
+            seed = zlib.crc32(f"{room.seed}/{step}/{info['id']}/{sample}/{turn}".encode())
+            turn += 1
+            with simple_timer("generate_sequences", metrics):
+                output = await self.server_manager.generate(
+                    request_id=request,
+                    prompt_ids=prompt_ids,
+                    sampling_params={
+                        **sampling_params,
+                        "stop": stop,
+                        "include_stop_str_in_output": True,
+                        "max_tokens": max_tokens,
+                        "seed": seed,
+                    },
+                )
+            metrics["num_preempted"] += output.num_preempted or 0
+            if not server_fields:
+                server_fields.update(output.extra_fields)
+            elif "max_global_steps" in output.extra_fields:
+                server_fields["max_global_steps"] = output.extra_fields["max_global_steps"]
+            return Generation(list(output.token_ids), list(output.log_probs) if output.log_probs else None)
+
+        row = {
+            "prompt": _plain(list(kwargs["raw_prompt"])),
+            "data_source": kwargs["data_source"],
+            "reward_model": _plain(kwargs["reward_model"]),
+            "extra_info": info,
+        }
+        trajectory = await run_episode(
+            row,
+            generate=generate,
+            tokenizer=self.tokenizer,
+            protocol=room.protocol,
+            environment=room.environment,
+            tools=room.tools,
+            budget=room.budget,
+        )
+        metrics["tool_calls"] = sum(trajectory.tool_latencies)
+        trajectory.sampling = {key: sampling_params[key] for key in ("temperature", "top_p", "top_k")}
+        room.record(trajectory, step=step, split=info["split"], sample=sample)
+        if validating and step == 0:
+            room.sanity.check(info["index"], trajectory)
+        return AgentLoopOutput(
+            prompt_ids=trajectory.prompt_ids,
+            response_ids=trajectory.response_ids,
+            response_mask=trajectory.response_mask,
+            response_logprobs=trajectory.response_logprobs,
+            reward_score=trajectory.reward,
+            num_turns=2 * trajectory.turns,
+            metrics=AgentLoopMetrics(**metrics),
+            extra_fields={
+                **server_fields,
+                "turn_scores": [],
+                "tool_rewards": [],
+                "reward_extra_info": {
+                    "success": trajectory.success,
+                    "em": trajectory.em,
+                    "f1": trajectory.f1,
+                    "format_valid": float(trajectory.format_valid),
+                    "searches": float(len(trajectory.queries)),
+                    **{f"part_{name}": value for name, value in trajectory.reward_parts.items()},
+                },
+            },
+        )

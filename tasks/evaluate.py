@@ -1,0 +1,57 @@
+"""Stage `evaluate`: base, SFT and RL models on held-out questions, greedily, by the very episode that trains.
+
+The three share architecture and tokenizer, so one vLLM engine plays them in turn with its weights exchanged.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from tasks.agent import environments
+from tasks.contract import Figures, Stage, main
+
+
+def run(stage: Stage) -> Figures:
+    from tasks.evaluation import metrics, report
+    from tasks.evaluation.vllm_engine import Engine
+    from tasks.training.steps import read_steps
+
+    params, settings = stage.params, stage.params.evaluate
+    test = pd.read_parquet(stage.input("ingest", "test.parquet")).head(settings.questions)
+    rows = test.to_dict("records")
+    environment = environments.create(params.environment)
+    tools = environment.open_tools(stage.input("index"), params.retrieval)
+    models = {
+        "base": stage.input("policy", "model"),
+        "sft": stage.input("sft", "model"),
+        "rl": stage.input("merge", "model"),
+    }
+    frames, engine = [], None
+    for name, folder in models.items():
+        if engine is None:
+            engine = Engine(folder.absolute(), params.episode, max_seqs=min(256, len(rows)), seed=params.seed)
+        else:
+            engine.load_weights(folder.absolute())
+        trajectories = engine.play(rows, environment=environment, tools=tools, episode=params.episode)
+        frames.append(pd.DataFrame([{"model": name, **trajectory.record()} for trajectory in trajectories]))
+        stage.say(f"{name}: EM {frames[-1]['em'].mean():.3f} on {len(rows)} questions")
+    frame = pd.concat(frames, ignore_index=True)
+    frame.to_parquet(stage.out / "trajectories.parquet", index=False)
+    figures = metrics.summarise(
+        frame, confidence=settings.confidence, resamples=settings.bootstrap, seed=params.seed
+    )
+    report.write_report(
+        stage.out / "report.html",
+        figures=figures,
+        frame=frame,
+        steps=read_steps(stage.input("rl", "steps.jsonl")),
+        examples=settings.examples,
+        profile=stage.profile,
+    )
+    stage.track.log_artifact(stage.out / "report.html")
+    stage.track.log_artifact(stage.out / "trajectories.parquet")
+    return figures
+
+
+if __name__ == "__main__":
+    main("evaluate", run)

@@ -1,0 +1,136 @@
+"""The report of an evaluation: one HTML file that needs nothing but a browser.
+
+Style, charts and text are inside it; nothing is fetched. All text of models and corpora is escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from tasks.evaluation import charts, excerpts
+
+TEMPLATE = "report.html.j2"
+# Figure, heading, whether it is a share (shown in per cent).
+_COLUMNS = (
+    ("em", "Exact match", True),
+    ("f1", "F1", True),
+    ("format_rate", "In form", True),
+    ("searches", "Searches", False),
+    ("turns", "Turns", False),
+)
+_SUCCESS = ("success", "Success", True)
+_NAMES = {"base": "Base", "sft": "SFT", "rl": "RL"}
+
+
+def write_report(
+    path: Path,
+    *,
+    figures: Mapping[str, Any],
+    frame: pd.DataFrame,
+    steps: Sequence[Mapping[str, Any]],
+    examples: int,
+    profile: str,
+) -> None:
+    """Write the report.
+
+    Args:
+        path: the HTML file.
+        figures: what `metrics.summarise` returned.
+        frame: the trajectories it was given.
+        steps: RL's steps, `{"step": n, "data": {metric: value}}`; any metric may be absent.
+        examples: how many questions are shown with their trajectories.
+        profile: name of the profile.
+    """
+    models = list(figures["models"])
+    # Where success is exact match, one column says both.
+    same = all(model["success"] == model["em"] for model in figures["models"].values())
+    page = _environment().get_template(TEMPLATE)
+    html = page.render(
+        profile=profile,
+        questions=figures["models"][models[0]]["n"],
+        models=[{"id": name, "name": name_of(name), **figures["models"][name]} for name in models],
+        columns=_COLUMNS if same else (_SUCCESS, *_COLUMNS),
+        main="em" if same else "success",
+        comparisons=[_comparison(pair, values) for pair, values in figures["comparisons"].items()],
+        slices=_slices(figures["slices"], models),
+        curves=[(title, Markup(svg)) for title, svg in charts.curves(steps)],  # noqa: S704  matplotlib escapes
+        last_step=steps[-1]["step"] if steps else 0,
+        **_examples(frame, models, examples),
+    )
+    path.write_text(html, encoding="utf-8")
+
+
+def name_of(model: str) -> str:
+    """How the page calls a model."""
+    return _NAMES.get(model, model)
+
+
+def share(value: float) -> str:
+    """A share in per cent with one decimal."""
+    return f"{100 * value:.1f}"
+
+
+def signed(value: float, percent: bool) -> str:
+    """A difference with its sign, in percentage points or as it is."""
+    return f"{100 * value:+.1f}" if percent else f"{value:+.2f}"
+
+
+def p_value(p: float) -> str:
+    """A p value, not below what anybody reads."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"share": share, "signed": signed, "p_value": p_value}
+    return environment
+
+
+def _comparison(pair: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    later, earlier = pair.split("-", 1)
+    return {"later": name_of(later), "earlier": name_of(earlier), "values": values}
+
+
+def _slices(slices: Mapping[str, Any], models: Sequence[str]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": label.replace("hops-", "hops: ").replace("source-", "source: "),
+            "models": [slices[model][label] for model in models],
+        }
+        for label in slices[models[0]]
+    ]
+
+
+def _examples(frame: pd.DataFrame, models: Sequence[str], count: int) -> dict[str, Any]:
+    """Trajectories of the last two models side by side, or of the only one."""
+    shown = list(models[-2:])
+    by_model = {name: frame[frame["model"] == name].set_index("question_id") for name in shown}
+    earlier, later = by_model[shown[0]], by_model[shown[-1]]
+    found = excerpts.groups(earlier, later, (name_of(shown[0]), name_of(shown[-1])))
+    return {
+        "groups": [(group.name, len(group.ids)) for group in found] if len(shown) > 1 else [],
+        "examples": [
+            {
+                "group": group if len(shown) > 1 else "",
+                "row": earlier.loc[key],
+                "runs": [_run(name, by_model[name].loc[key]) for name in shown],
+            }
+            for group, key in excerpts.choose(found, count)
+        ],
+    }
+
+
+def _run(model: str, row: Any) -> dict[str, Any]:
+    return {"name": name_of(model), "row": row, "segments": excerpts.segments(row)}

@@ -1,0 +1,165 @@
+"""vLLM for evaluation and for SFT's checks: many episodes at once, in lockstep.
+
+All episodes that wait for a turn are sent to the engine as one batch, in the order of the questions. A
+batch's make-up then depends on nothing but the data, so a greedy second run gives the same answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tasks.agent.environments import Environment
+from tasks.agent.episode import Budget, Generation, run_episode
+from tasks.agent.protocol import PROTOCOLS
+from tasks.agent.trajectory import Trajectory
+from tasks.params import Episode
+
+
+class Engine:
+    """One vLLM engine in this process.
+
+    Args:
+        model: folder of a model in Hugging Face's form.
+        episode: budgets, which give the longest sequence.
+        max_seqs: most sequences in a batch; pinned and recorded, since it can change greedy answers by float noise.
+        seed: of sampling.
+    """
+
+    def __init__(self, model: Path, episode: Episode, *, max_seqs: int, seed: int) -> None:
+        from tasks.training.machine import engine_environment, has_gpu
+
+        os.environ.update(engine_environment())
+        os.environ["VLLM_LOGGING_LEVEL"] = "ERROR"
+        # In this process: no second start-up of Python, and the weights can be exchanged.
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+        gpu = has_gpu()
+        if not gpu:
+            import tasks.training.cpu_platform  # noqa: F401  vLLM asks for its version under another name
+            import vllm._custom_ops
+
+            # Packed weights could not be exchanged: see training/vllm_worker.py.
+            vllm._custom_ops._supports_onednn = False
+        from vllm import LLM
+
+        self._seed = seed
+        # vLLM's dtype "auto" would turn float32 weights into 16 bits.
+        dtype = json.loads((model / "config.json").read_text(encoding="utf-8"))["dtype"]
+        self.settings = {"max_num_seqs": max_seqs, "enforce_eager": True, "dtype": dtype}
+        self._engine = LLM(
+            model=str(model),
+            max_model_len=episode.max_prompt_tokens + episode.max_response_tokens,
+            max_num_batched_tokens=max(2048, episode.max_prompt_tokens + episode.max_response_tokens),
+            seed=seed,
+            disable_log_stats=True,
+            use_tqdm_on_load=False,
+            enable_prefix_caching=False,
+            gpu_memory_utilization=0.8 if gpu else 0.4,
+            **self.settings,
+        )
+        self.tokenizer: Any = self._engine.get_tokenizer()
+
+    def load_weights(self, model: Path) -> None:
+        """Exchange the weights for those of another checkpoint of the same architecture and tokenizer."""
+        self._engine.collective_rpc("reload_weights", kwargs={"weights_path": str(model)})
+
+    def close(self) -> None:
+        """Free the engine's memory."""
+        del self._engine
+        gc.collect()
+
+    def play(
+        self,
+        rows: Sequence[dict[str, Any]],
+        *,
+        environment: Environment,
+        tools: Any,
+        episode: Episode,
+        samples: int = 1,
+        temperature: float = 0.0,
+    ) -> list[Trajectory]:
+        """Play `samples` episodes of every row.
+
+        Returns:
+            trajectories in the order of the rows, `samples` next to each other.
+        """
+        batcher = _Batcher(self._engine, len(rows) * samples)
+        budget = Budget(
+            episode.max_turns, episode.max_response_tokens, episode.max_turn_tokens, episode.max_observation_tokens
+        )
+
+        async def one(slot: int, row: dict[str, Any], sample: int) -> Trajectory:
+            turn = 0
+
+            async def generate(prompt_ids: list[int], *, max_tokens: int, stop: list[str]) -> Generation:
+                nonlocal turn
+                seed = zlib.crc32(f"{self._seed}/{row['extra_info']['id']}/{sample}/{turn}".encode())
+                turn += 1
+                return await batcher.generate(
+                    slot, prompt_ids, max_tokens=max_tokens, stop=stop, temperature=temperature, seed=seed
+                )
+
+            try:
+                return await run_episode(
+                    row,
+                    generate=generate,
+                    tokenizer=self.tokenizer,
+                    protocol=PROTOCOLS[episode.protocol],
+                    environment=environment,
+                    tools=tools,
+                    budget=budget,
+                )
+            finally:
+                batcher.leave()
+
+        async def play_all() -> list[Trajectory]:
+            jobs = [(row, sample) for row in rows for sample in range(samples)]
+            return await asyncio.gather(*(one(slot, row, sample) for slot, (row, sample) in enumerate(jobs)))
+
+        trajectories = asyncio.run(play_all())
+        for trajectory in trajectories:
+            trajectory.sampling = {"temperature": temperature, "samples": samples, **self.settings}
+        return trajectories
+
+
+class _Batcher:
+    """Collects the turns that all living episodes wait for and sends them as one batch, sorted by slot."""
+
+    def __init__(self, engine: Any, episodes: int) -> None:
+        self._engine, self._living = engine, episodes
+        self._waiting: dict[int, tuple[list[int], dict[str, Any], asyncio.Future[Generation]]] = {}
+
+    async def generate(self, slot: int, prompt_ids: list[int], **sampling: Any) -> Generation:
+        future: asyncio.Future[Generation] = asyncio.get_running_loop().create_future()
+        self._waiting[slot] = (prompt_ids, sampling, future)
+        self._send_when_complete()
+        return await future
+
+    def leave(self) -> None:
+        """An episode has ended: the others no longer wait for it."""
+        self._living -= 1
+        self._send_when_complete()
+
+    def _send_when_complete(self) -> None:
+        if not self._waiting or len(self._waiting) < self._living:
+            return
+        from vllm import SamplingParams
+
+        turns = [self._waiting[slot] for slot in sorted(self._waiting)]
+        self._waiting.clear()
+        outputs = self._engine.generate(
+            [{"prompt_token_ids": prompt_ids} for prompt_ids, _, _ in turns],
+            [SamplingParams(include_stop_str_in_output=True, logprobs=0, **sampling) for _, sampling, _ in turns],
+            use_tqdm=False,
+        )
+        for (_, _, future), output in zip(turns, outputs, strict=True):
+            completion = output.outputs[0]
+            ids = list(completion.token_ids)
+            logprobs = [step[token].logprob for token, step in zip(ids, completion.logprobs, strict=True)]
+            future.set_result(Generation(ids, logprobs))

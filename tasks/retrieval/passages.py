@@ -1,0 +1,90 @@
+"""The passages of an index: an uncompressed Arrow file, memory-mapped, so that every worker opens it at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tasks.errors import InputError
+
+FILE = "passages.arrow"
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A passage of the corpus; `text` may be cut to what an observation shows."""
+
+    id: str
+    title: str
+    text: str
+    url: str | None = None
+
+    def cut(self, words: int) -> Passage:
+        """The passage with at most `words` words of text; a text that is short enough stays as it is."""
+        found = self.text.split()
+        return self if len(found) <= words else Passage(self.id, self.title, " ".join(found[:words]), self.url)
+
+
+def read_corpus(corpus: Path) -> pa.Table:
+    """Passages from parquet as one chunk of strings: columns id, title, text, url (null where there is none).
+
+    Raises:
+        InputError: a column is missing, there is no passage, or an id occurs twice.
+    """
+    table = pq.read_table(corpus)
+    missing = [name for name in ("id", "title", "text") if name not in table.column_names]
+    if missing:
+        raise InputError(f"no column {missing[0]!r}", where=str(corpus), mend="a passage has id, title, text")
+    if table.num_rows == 0:
+        raise InputError("no passages", where=str(corpus), mend="name a corpus in ingest.corpus")
+    # 64-bit offsets: a Wikipedia dump's texts are longer than the 2 GiB that plain strings can address.
+    kind = pa.large_string()
+    columns = {name: table[name].cast(kind) for name in ("id", "title", "text")}
+    columns["url"] = table["url"].cast(kind) if "url" in table.column_names else pa.nulls(table.num_rows, kind)
+    result = pa.table(columns).combine_chunks()
+    twice = [key for key, count in Counter(result["id"].to_pylist()).items() if count > 1]
+    if twice:
+        raise InputError(f"passage id {twice[0]!r} occurs twice", where=str(corpus), mend="ids must be unique")
+    return result
+
+
+def write(table: pa.Table, folder: Path) -> None:
+    """Write the passages into an index folder."""
+    with pa.OSFile(str(folder / FILE), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+class Passages:
+    """The passages of an index folder by row and by id."""
+
+    def __init__(self, folder: Path) -> None:
+        self._where = folder / FILE
+        table = pa.ipc.open_file(pa.memory_map(str(self._where))).read_all()
+        self._columns = [table[name].chunk(0) for name in ("id", "title", "text", "url")]
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def at(self, row: int) -> Passage:
+        """The passage of a row, whole."""
+        return Passage(*(column[row].as_py() for column in self._columns))
+
+    def by_id(self, key: str) -> Passage:
+        """The passage with an id, whole.
+
+        Raises:
+            InputError: there is none.
+        """
+        if key not in self._rows:
+            mend = "gold_passage_ids and the corpus must come from the same data"
+            raise InputError(f"no passage with id {key!r}", where=str(self._where), mend=mend)
+        return self.at(self._rows[key])
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        return {key: row for row, key in enumerate(self._columns[0].to_pylist())}

@@ -1,0 +1,91 @@
+"""Stage `rl`: GRPO on verl with vLLM rollouts.
+
+verl runs as a child under a wall-clock limit and resumes by itself: its state lies in
+checkpoints/FINGERPRINT/, so a killed stage goes on where it was, and a changed configuration starts anew.
+The checkpoint handed to merge is the one with the best validation success; among equals the latest.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tasks.contract import Figures, Stage, main, write_json
+from tasks.processes import CommandError
+
+
+def run(stage: Stage) -> Figures:
+    from tasks.training import rl_run
+    from tasks.training.checkpoints import RunFolder
+    from tasks.training.steps import numbers, read_steps, write_steps, write_table
+
+    params = stage.params
+    model = stage.input("sft", "model").absolute()
+    dtype = json.loads((model / "config.json").read_text(encoding="utf-8"))["dtype"]
+    folder = RunFolder(Path("checkpoints", stage.fingerprint()))
+    folder.rewind()
+    for step in read_steps(folder.steps):
+        stage.track.log_figures(numbers(step["data"]), step=step["step"])
+
+    def on_step(step: int, metrics: dict[str, float]) -> None:
+        stage.track.log_figures(metrics, step=step)
+        if "critic/score/mean" in metrics:
+            stage.say(
+                f"step {step}/{params.rl.steps}: reward {metrics['critic/score/mean']:.3f}, "
+                f"entropy {metrics['actor/entropy']:.3f}, grad norm {metrics['actor/grad_norm']:.2f}, "
+                f"{metrics['timing_s/step']:.1f} s"
+            )
+
+    plain = params.plain()
+    stage.say("starting Ray, the trainer and vLLM")
+    sanity = rl_run.train(
+        folder,
+        rl=params.rl,
+        episode=params.episode,
+        shared={name: plain[name] for name in ("retrieval", "environment", "episode")},
+        model=model,
+        train_rows=stage.input("demos", "rl_train.parquet").absolute(),
+        validation_rows=stage.input("ingest", "validation.parquet").absolute(),
+        index=stage.input("index").absolute(),
+        seed=params.seed,
+        dtype=dtype,
+        say=stage.say,
+        on_step=on_step,
+    )
+    steps = read_steps(folder.steps)
+    trained = [step for step in steps if "critic/score/mean" in step["data"]]
+    if not trained or trained[-1]["step"] != params.rl.steps:
+        raise CommandError(f"verl ended after {len(trained)} of {params.rl.steps} steps; output: {folder.log}")
+    rollouts = rl_run.collect_rollouts(folder, stage.out / "rollouts")
+    validation = rollouts[rollouts["split"] == "validation"].groupby("step")["success"].mean()
+    measured = {step: float(validation[step]) for step in folder.saved() if step in validation}
+    selected = max(measured, key=lambda step: (measured[step], step))
+    reason = f"best validation success, {measured[selected]:.3f} on {params.rl.validation_questions} questions"
+    rl_run.keep_checkpoint(folder, selected, stage.out / "checkpoint")
+    write_json(stage.out / "selected.json", {"step": selected, "checkpoint": "checkpoint", "reason": reason})
+    write_json(stage.out / "sanity.json", sanity.summary())
+    write_steps(stage.out / "steps.jsonl", steps)
+    write_table(stage.out / "steps.csv", steps)
+    for name in ("steps.jsonl", "sanity.json", "selected.json"):
+        stage.track.log_artifact(stage.out / name)
+    stage.track.log_artifact(folder.log)
+    seconds = [step["data"]["timing_s/step"] for step in trained]
+    stage.say(f"step {selected} selected: {reason}")
+    stage.when_done(folder.remove)
+    return {
+        "steps": len(trained),
+        "seconds_per_step": sum(seconds) / len(seconds),
+        "score_first": trained[0]["data"]["critic/score/mean"],
+        "score_last": trained[-1]["data"]["critic/score/mean"],
+        "validation_first": float(validation.iloc[0]),
+        "validation_selected": measured[selected],
+        "selected_step": selected,
+        "rollout_logprob_diff_max": max(
+            step["data"].get("training/rollout_probs_diff_max", 0.0) for step in trained
+        ),
+        "sanity_max_logprob_diff": sanity.summary()["max_logprob_diff"],
+    }
+
+
+if __name__ == "__main__":
+    main("rl", run)

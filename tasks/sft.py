@@ -1,0 +1,88 @@
+"""Stage `sft`: the warm-up on demonstrations, by verl's SFT trainer, stopped by what its rollouts show.
+
+RL needs a policy that writes the protocol and sometimes succeeds; more SFT than that only learns the
+demonstrations by heart. So every few steps rollouts are sampled on training questions, and SFT ends as soon
+as they are in form and a fair share succeeds, or when the evaluation loss no longer falls.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+
+from tasks.agent import environments
+from tasks.agent.trajectory import Trajectory, write_trajectories
+from tasks.contract import Figures, Stage, main
+
+
+def run(stage: Stage) -> Figures:
+    from tasks.evaluation.vllm_engine import Engine
+    from tasks.training import sft_run
+    from tasks.training.checkpoints import RunFolder
+    from tasks.training.steps import read_steps, write_steps
+
+    params, sft = stage.params, stage.params.sft
+    model = stage.input("policy", "model").absolute()
+    dtype = json.loads((model / "config.json").read_text(encoding="utf-8"))["dtype"]
+    rows = pd.read_parquet(stage.input("demos", "rl_train.parquet")).head(sft.check_questions).to_dict("records")
+    environment = environments.create(params.environment)
+    tools = environment.open_tools(stage.input("index"), params.retrieval)
+    folder = RunFolder(Path("checkpoints", stage.fingerprint()))
+    engines: list[Engine] = []
+    sampled: list[Trajectory] = []
+
+    def sample(weights: Path) -> list[Trajectory]:
+        if engines:
+            engines[0].load_weights(weights)
+        else:
+            engines.append(
+                Engine(weights, params.episode, max_seqs=len(rows) * sft.check_samples, seed=params.seed)
+            )
+        sampled[:] = engines[0].play(
+            rows, environment=environment, tools=tools, episode=params.episode,
+            samples=sft.check_samples, temperature=1.0,
+        )
+        return sampled
+
+    def on_step(step: int, metrics: dict[str, float]) -> None:
+        stage.track.log_figures(metrics, step=step)
+
+    def on_verdict(verdict: sft_run.Verdict) -> None:
+        stage.say(
+            f"step {verdict.step}: evaluation loss {verdict.loss:.3f}, in form {verdict.format_rate:.0%}, "
+            f"success {verdict.success_rate:.0%}, pass@4 {verdict.pass_at_4:.0%}"
+        )
+        figures = {"format_rate": verdict.format_rate, "success_rate": verdict.success_rate}
+        stage.track.log_figures({"check": {**figures, "pass_at_4": verdict.pass_at_4}}, step=verdict.step)
+
+    stage.say("starting verl's SFT trainer")
+    verdicts = sft_run.train(
+        folder, sft=sft, episode=params.episode, model=model,
+        train_rows=stage.input("demos", "train.parquet").absolute(),
+        validation_rows=stage.input("demos", "validation.parquet").absolute(),
+        seed=params.seed, dtype=dtype, sample=sample, on_step=on_step, on_verdict=on_verdict,
+    )
+    last = verdicts[-1]
+    stage.say(f"stopped at step {last.step}: {last.stop}")
+    shutil.copytree(folder.checkpoint(last.step) / "huggingface", stage.out / "model")
+    steps = [step for step in read_steps(folder.steps) if step["step"] <= last.step]
+    write_steps(stage.out / "steps.jsonl", steps)
+    if sampled:
+        write_trajectories(stage.out / "samples.parquet", sampled)
+    stage.track.log_artifact(stage.out / "steps.jsonl")
+    stage.when_done(folder.remove)
+    return {
+        "steps": last.step,
+        "loss": last.loss,
+        "format_rate": last.format_rate,
+        "success_rate": last.success_rate,
+        "pass_at_4": last.pass_at_4,
+        "stopped_by": last.stop,
+    }
+
+
+if __name__ == "__main__":
+    main("sft", run)

@@ -1,0 +1,80 @@
+"""Resumable training state: where it lies, which step is whole, what is kept.
+
+State lies in checkpoints/FINGERPRINT/, outside DVC's outputs. The fingerprint is a hash of the stage's
+parameters and inputs, so a changed configuration never resumes an older run.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from tasks.training.steps import read_steps, write_steps
+
+TRACKER = "latest_checkpointed_iteration.txt"
+
+
+class RunFolder:
+    """Folder of one training run: verl's checkpoints, the steps so far, the rollouts so far."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self.checkpoints = self.path / "verl"
+        self.steps = self.path / "steps.jsonl"
+        self.live_steps = self.path / "steps.live.jsonl"
+        self.rollouts = self.path / "rollouts"
+        self.log = self.path / "verl.log"
+        for folder in (self.checkpoints, self.rollouts):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def checkpoint(self, step: int) -> Path:
+        """Folder of the checkpoint of a step."""
+        return self.checkpoints / f"global_step_{step}"
+
+    def saved(self) -> list[int]:
+        """Steps with a checkpoint that was finished, ascending."""
+        tracker = self.checkpoints / TRACKER
+        if not tracker.is_file() or not (text := tracker.read_text(encoding="utf-8").strip()):
+            return []
+        found = (int(path.name.rpartition("_")[2]) for path in self.checkpoints.glob("global_step_*"))
+        return sorted(step for step in found if step <= int(text))
+
+    def rewind(self) -> int:
+        """Put the folder in the state of its last step that is both saved and logged; returns that step, 0 for none.
+
+        A run may be killed between saving a step and logging it, or while rollouts are written: whatever
+        lies after the common step is dropped and will be done again.
+        """
+        self.absorb_live_steps()
+        logged = {step["step"] for step in read_steps(self.steps)}
+        whole = max((step for step in self.saved() if step in logged), default=0)
+        for path in self.checkpoints.glob("global_step_*"):
+            if int(path.name.rpartition("_")[2]) > whole:
+                shutil.rmtree(path)
+        tracker = self.checkpoints / TRACKER
+        if whole:
+            tracker.write_text(str(whole), encoding="utf-8")
+        else:
+            tracker.unlink(missing_ok=True)
+        write_steps(self.steps, [step for step in read_steps(self.steps) if whole and step["step"] <= whole])
+        self._keep_rollouts(whole)
+        return whole
+
+    def absorb_live_steps(self) -> None:
+        """Move what verl has logged since its start (it truncates its file at every start) behind the earlier steps."""
+        known = {step["step"]: step for step in read_steps(self.steps)}
+        for step in read_steps(self.live_steps):
+            known.setdefault(step["step"], step)
+        write_steps(self.steps, [known[number] for number in sorted(known)])
+        self.live_steps.unlink(missing_ok=True)
+
+    def _keep_rollouts(self, whole: int) -> None:
+        for path in self.rollouts.glob("*.jsonl"):
+            lines = [line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]
+            kept = [line for line in lines if whole and json.loads(line)["step"] <= whole]
+            path.write_text("".join(kept), encoding="utf-8")
+
+    def remove(self) -> None:
+        """Drop the state of a run that has ended well: its results lie in data/."""
+        shutil.rmtree(self.path)

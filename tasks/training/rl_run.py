@@ -1,0 +1,136 @@
+"""One RL run of verl: files in, verl's main_ppo as a supervised child, steps and rollouts out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from tasks.params import Episode, Rl
+from tasks.processes import CommandError, run_supervised
+from tasks.training.checkpoints import RunFolder
+from tasks.training.machine import engine_environment, has_gpu
+from tasks.training.rl_config import RlFiles, rl_overrides
+from tasks.training.sanity import SanityCheck
+from tasks.training.steps import Follower
+
+Say = Callable[[str], None]
+
+
+def write_validation_rows(source: Path, target: Path, count: int) -> int:
+    """The first `count` validation rows, numbered anew: the sanity check takes the first of them."""
+    rows = pd.read_parquet(source).head(count)
+    infos = [{**info, "index": index, "split": "validation"} for index, info in enumerate(rows["extra_info"])]
+    rows.assign(extra_info=infos).to_parquet(target, index=False)
+    return len(rows)
+
+
+def train(
+    folder: RunFolder,
+    *,
+    rl: Rl,
+    episode: Episode,
+    shared: dict[str, Any],
+    model: Path,
+    train_rows: Path,
+    validation_rows: Path,
+    index: Path,
+    seed: int,
+    dtype: str,
+    say: Say,
+    on_step: Callable[[int, dict[str, float]], None],
+) -> SanityCheck:
+    """Run verl until `rl.steps` are done, resuming from the folder's last whole step.
+
+    Args:
+        folder: the run's state; what verl logs and the episodes write lands there.
+        shared: the sections `retrieval`, `environment` and `episode` as plain values, for the agent loop.
+        on_step: called with every step's metrics as they come.
+
+    Returns:
+        the sanity check, whose verdicts lie in the folder.
+
+    Raises:
+        CommandError: verl failed, ran past `rl.timeout_minutes`, or the sanity check stopped it.
+    """
+    done = folder.rewind()
+    if done >= rl.steps:
+        return _sanity(folder, rl, model)
+    if done:
+        say(f"resuming after step {done} of {rl.steps}")
+    else:
+        shutil.rmtree(folder.path / "sanity", ignore_errors=True)
+    rows = folder.path / "validation.parquet"
+    episodes = write_validation_rows(validation_rows, rows, rl.validation_questions)
+    sanity = _sanity(folder, rl, model, episodes)
+    settings = folder.path / "agent.json"
+    content = {**shared, "seed": seed, "index": str(index), "rollouts": str(folder.rollouts), "sanity": asdict(sanity)}
+    settings.write_text(json.dumps(content), encoding="utf-8")
+    loop = folder.path / "agent_loop.yaml"
+    target = {"name": "forager", "_target_": "tasks.agent.verl_loop.ForagerAgentLoop", "settings": str(settings)}
+    loop.write_text(yaml.safe_dump([target]), encoding="utf-8")
+    files = RlFiles(model, train_rows, rows, loop, folder.checkpoints)
+    overrides = rl_overrides(rl, episode, files, seed=seed, dtype=dtype, gpu=has_gpu())
+    follower = Follower(folder.live_steps, on_step)
+
+    def poll() -> bool:
+        follower.poll()
+        failed = [verdict for verdict in sanity.verdicts() if not verdict["passed"]]
+        if failed:
+            raise CommandError(f"sanity check: the engine and transformers disagree before the first step: {failed[0]}")
+        return False
+
+    # Ray's sockets need a short path; its folder goes with the run.
+    with tempfile.TemporaryDirectory(prefix="forager-ray-", ignore_cleanup_errors=True) as scratch:
+        run_supervised(
+            [sys.executable, "-m", "verl.trainer.main_ppo", *overrides, f"hydra.run.dir={scratch}/hydra"],
+            log=folder.log,
+            timeout=60 * rl.timeout_minutes,
+            environment={
+                **engine_environment(),
+                "VERL_FILE_LOGGER_PATH": str(folder.live_steps),
+                "RAY_TMPDIR": scratch,
+            },
+            on_poll=poll,
+        )
+    follower.poll()
+    folder.absorb_live_steps()
+    return sanity
+
+
+def _sanity(folder: RunFolder, rl: Rl, model: Path, episodes: int | None = None) -> SanityCheck:
+    wanted = min(rl.sanity.episodes, episodes if episodes is not None else rl.validation_questions)
+    return SanityCheck(str(model), str(folder.path / "sanity"), wanted, rl.sanity.max_logprob_diff)
+
+
+def collect_rollouts(folder: RunFolder, out: Path) -> pd.DataFrame:
+    """Gather the episodes that verl's workers wrote into one parquet file a step; returns a table without the texts."""
+    lines = [
+        json.loads(line)
+        for path in sorted(folder.rollouts.glob("*.jsonl"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+    ]
+    frame = pd.DataFrame(lines).sort_values(["step", "split", "question_id", "sample"], kind="stable")
+    out.mkdir(parents=True)
+    for (split, step), part in frame.groupby(["split", "step"]):
+        part.to_parquet(out / f"{split}_{step:05d}.parquet", index=False)
+    return frame[["step", "split", "data_source", "hops", "success", "em", "f1", "reward", "searches", "turns"]]
+
+
+def keep_checkpoint(folder: RunFolder, step: int, out: Path) -> None:
+    """Copy the actor's weights of a step (verl's shards, config and tokenizer; no optimizer) to `out`."""
+    source = folder.checkpoint(step) / "actor"
+    out.mkdir(parents=True)
+    for path in sorted(source.iterdir()):
+        if path.is_dir():
+            shutil.copytree(path, out / path.name)
+        elif path.name.startswith("model_world_size_") or path.name == "fsdp_config.json":
+            shutil.copy2(path, out / path.name)

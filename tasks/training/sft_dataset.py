@@ -1,0 +1,49 @@
+"""Demonstrations for verl's SFT trainer: only what the policy is to write carries loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from verl.utils.dataset.multiturn_sft_dataset import MultiTurnSFTDataset, convert_nested_value_to_list_recursive
+
+
+def demonstration_ids(
+    tokenizer: Any, prompt: Sequence[dict[str, str]], segments: Sequence[dict[str, Any]]
+) -> tuple[list[int], list[int]]:
+    """Token ids and loss mask of a demonstration, both of shape (n,).
+
+    Segments are encoded one by one, as an episode's turns and observations are, and never across a border.
+    Prompt and observations have mask 0; generated segments and the end token have mask 1.
+    """
+    ids = list(
+        tokenizer.apply_chat_template(list(prompt), add_generation_prompt=True, tokenize=True, return_dict=False)
+    )
+    mask = [0] * len(ids)
+    for segment in segments:
+        part = tokenizer.encode(segment["text"], add_special_tokens=False)
+        ids += part
+        mask += [int(segment["loss"])] * len(part)
+    return [*ids, tokenizer.eos_token_id], [*mask, 1]
+
+
+class DemonstrationDataset(MultiTurnSFTDataset):
+    """Rows of data/demos in the form that verl 0.9.1's SFT collator takes.
+
+    verl's own class masks by chat message, and a Search-R1 episode is one message with observations inside.
+    """
+
+    def _read_files_and_process(self) -> None:
+        super()._read_files_and_process()
+        self._segments = self.dataframe["segments"].apply(convert_nested_value_to_list_recursive).tolist()
+
+    def __getitem__(self, item: int) -> dict[str, torch.Tensor]:
+        ids, mask = demonstration_ids(self.tokenizer, self.messages[item][:-1], self._segments[item])
+        if len(ids) > self.max_length:
+            raise ValueError(f"demonstration {item} has {len(ids)} tokens, more than {self.max_length}")
+        return {
+            "input_ids": torch.tensor(ids),
+            "position_ids": torch.arange(len(ids)),
+            "loss_mask": torch.tensor(mask),
+        }

@@ -1,0 +1,83 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from tasks import params
+from tasks.contract import Stage
+
+ROOT = Path(__file__).parents[1]
+
+
+class Track:
+    """Takes a stage's artifacts by name; the stage's own logic is what is tested."""
+
+    run_id = "run"
+
+    def __init__(self) -> None:
+        self.artifacts: list[str] = []
+
+    def log_artifact(self, path: Path) -> None:
+        assert path.exists()
+        self.artifacts.append(path.name)
+
+
+@pytest.fixture
+def make_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Stage]:
+    """A stage in an empty workspace; the defaults are overlaid by what a test names."""
+    monkeypatch.chdir(tmp_path)
+
+    def make(name: str, **top: Any) -> Stage:
+        defaults = yaml.safe_load((ROOT / "params" / "defaults.yaml").read_text(encoding="utf-8"))
+        resolved = params.parse({"profile": "test", **params.overlay(defaults, top)}, where="test")
+        out = Path("data", name)
+        out.mkdir(parents=True, exist_ok=True)
+        return Stage(name, resolved, out, Track())
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def question_row() -> Callable[..., dict[str, Any]]:
+    """A row of the data contract."""
+
+    def make(question: str, answers: list[str], titles: list[str], gold: list[str], **more: Any) -> dict[str, Any]:
+        return {
+            "data_source": more.get("data_source", "made"),
+            "environment": "search",
+            "agent_name": "forager",
+            "prompt": [{"role": "user", "content": f"Question: {question}"}],
+            "ability": "fact-reasoning",
+            "reward_model": {"style": "rule", "ground_truth": {"target": answers}},
+            "extra_info": {
+                "index": 0,
+                "split": "train",
+                "id": more.get("id", question),
+                "question": question,
+                "golden_answers": answers,
+                "hops": len(titles),
+                "supporting_titles": titles,
+                "gold_passage_ids": gold,
+                "tools_kwargs": None,
+            },
+        }
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def write_corpus() -> Callable[[Path, list[tuple]], Path]:
+    """Writes passages (id, title, text, url) as ingest does."""
+
+    def write(path: Path, rows: list[tuple]) -> Path:
+        columns = list(zip(*rows, strict=True)) if rows else [(), (), (), ()]
+        table = {n: pa.array(c, pa.string()) for n, c in zip(("id", "title", "text", "url"), columns, strict=True)}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table(table), path)
+        return path
+
+    return write

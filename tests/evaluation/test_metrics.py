@@ -1,0 +1,82 @@
+import json
+
+import pandas as pd
+import pytest
+
+from tasks.evaluation.metrics import METRICS, summarise
+
+SETTINGS = {"confidence": 0.95, "resamples": 300, "seed": 0}
+
+
+def frame_of(**em: list[float]) -> pd.DataFrame:
+    rows = [
+        {
+            "model": model, "question_id": f"q{n}", "data_source": "a" if n < 2 else "b", "hops": 1 + n % 2,
+            "success": value, "em": value, "f1": value / 2, "format_valid": bool(n), "searches": n, "turns": n + 1,
+        }
+        for model, values in em.items()
+        for n, value in enumerate(values)
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_figures_by_hand() -> None:
+    figures = summarise(frame_of(base=[0, 0, 0, 1], sft=[0, 1, 0, 1], rl=[1, 1, 1, 1]), **SETTINGS)
+    models = figures["models"]
+    assert {name: model["em"]["mean"] for name, model in models.items()} == {"base": 0.25, "sft": 0.5, "rl": 1.0}
+    assert set(models["rl"]) == {*METRICS, "n"} and models["rl"]["n"] == 4
+    # Wilson, 4 of 4: low = 4 / (4 + z^2) = 4 / (4 + 3.8415).
+    assert models["rl"]["em"] == pytest.approx({"mean": 1.0, "low": 0.51010, "high": 1.0}, abs=1e-4)
+    assert models["rl"]["format_rate"]["mean"] == 0.75
+    assert models["rl"]["searches"]["mean"] == 1.5 and models["rl"]["turns"]["mean"] == 2.5
+    assert models["base"]["f1"]["mean"] == 0.125
+
+
+def test_comparisons_are_paired_and_later_minus_earlier() -> None:
+    figures = summarise(frame_of(base=[0, 0, 0, 1], sft=[0, 1, 0, 1], rl=[1, 1, 1, 0]), **SETTINGS)["comparisons"]
+    assert list(figures) == ["rl-sft", "rl-base", "sft-base"]
+    assert figures["rl-base"]["em"]["mean"] == 0.5
+    assert figures["rl-base"]["em"]["p"] == pytest.approx(2 * (1 + 4) / 16)  # 3 won, 1 lost
+    assert figures["rl-sft"]["em"]["p"] == 1.0  # 2 won, 1 lost
+    assert figures["rl-sft"]["searches"] == {"mean": 0.0, "low": 0.0, "high": 0.0, "p": 1.0}
+    assert figures["sft-base"]["em"]["low"] <= 0.25 <= figures["sft-base"]["em"]["high"]
+
+
+def test_pairs_go_by_question_and_not_by_position() -> None:
+    frame = frame_of(sft=[0, 1, 0, 1], rl=[0, 1, 1, 1])
+    shuffled = frame.sample(frac=1, random_state=1).sort_values("model", ascending=False, kind="stable")
+    assert summarise(shuffled, **SETTINGS) == summarise(frame, **SETTINGS)
+
+
+def test_slices() -> None:
+    slices = summarise(frame_of(rl=[1, 0, 1, 1]), **SETTINGS)["slices"]["rl"]
+    assert {name: (piece["em"]["mean"], piece["n"]) for name, piece in slices.items()} == {
+        "hops-1": (1.0, 2), "hops-2": (0.5, 2), "source-a": (0.5, 2), "source-b": (1.0, 2),
+    }  # fmt: skip
+    assert slices["hops-2"]["searches"]["mean"] == 2.0
+
+
+def test_a_graded_success_is_a_mean_and_no_rate() -> None:
+    frame = frame_of(sft=[0, 1, 0, 1], rl=[1, 1, 1, 1])
+    frame["success"] = [0.2, 0.4, 0.9, 0.1, 0.5, 0.5, 0.5, 0.5]
+    success = summarise(frame, **SETTINGS)["models"]["rl"]["success"]
+    assert success == {"mean": 0.5, "low": 0.5, "high": 0.5}
+
+
+def test_figures_are_plain_json(trajectories) -> None:
+    figures = summarise(trajectories({"base": 0.1, "sft": 0.4, "rl": 0.8}), **SETTINGS)
+    assert json.loads(json.dumps(figures, allow_nan=False)) == figures
+
+
+def test_wrong_frames_are_refused() -> None:
+    frame = frame_of(sft=[0, 1], rl=[1, 1])
+    with pytest.raises(ValueError, match="no trajectories"):
+        summarise(frame.head(0), **SETTINGS)
+    with pytest.raises(ValueError, match="different questions"):
+        summarise(frame.head(3), **SETTINGS)
+    with pytest.raises(ValueError, match="different questions"):
+        summarise(frame.assign(question_id=["q0", "q1", "q0", "q2"]), **SETTINGS)
+    with pytest.raises(ValueError, match="twice"):
+        summarise(pd.concat([frame, frame]), **SETTINGS)
+    with pytest.raises(ValueError, match="missing in column 'f1'"):
+        summarise(frame.assign(f1=[0, None, 0, 0]), **SETTINGS)
