@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import urllib.request
 from pathlib import Path
 
@@ -44,12 +45,23 @@ def forget_services() -> None:
     SETTINGS.unlink(missing_ok=True)
 
 
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
 # A run that a worker started comes with its server's address and speaks through Prefect's logs;
 # one started by hand speaks on the terminal itself.
 TERMINAL = "PREFECT__FLOW_RUN_ID" not in os.environ
+# Where a server for one run is to listen, when there is no other (see flows/server.py). Prefect's threads read the
+# address from the environment that prefect was imported in, so it stands before the server does.
+OWN_PORT: int | None = None
 if TERMINAL:
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     if "PREFECT_API_URL" not in os.environ and prefect_url() is None:
-        forget_services()  # and Prefect brings up a short-lived server for this run
+        forget_services()
+        OWN_PORT = _free_port()
+        os.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{OWN_PORT}/api"
 os.environ.setdefault("PREFECT_HOME", str(Path.cwd() / ".prefect"))
 os.environ.setdefault("PREFECT_SERVER_MEMO_STORE_PATH", str(Path.cwd() / ".prefect" / "memo_store.toml"))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -18,9 +17,8 @@ from pathlib import Path
 import prefect
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
-from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from flows.environment import answers
+from flows.environment import OWN_PORT, answers
 from tasks import processes
 
 LOG = Path(".forager/logs/prefect.log")
@@ -29,13 +27,10 @@ PATIENCE = 120.0  # seconds until the server must answer; its first start makes 
 
 @contextlib.contextmanager
 def prefect_server() -> Iterator[None]:
-    """Run the body with a Prefect server: the one that is set, or a short-lived one."""
-    if PREFECT_API_URL.value():
+    """Run the body with a Prefect server: the one that the environment names, or a short-lived one."""
+    if OWN_PORT is None:
         yield
         return
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     LOG.parent.mkdir(parents=True, exist_ok=True)
     command = ["uvicorn", "--log-level", "error", "--app-dir", str(Path(prefect.__file__).parents[1]), "--factory"]
     command += [
@@ -43,7 +38,7 @@ def prefect_server() -> Iterator[None]:
         "--host",
         "127.0.0.1",
         "--port",
-        str(port),
+        str(OWN_PORT),
         "--log-level",
         "error",
     ]
@@ -59,15 +54,14 @@ def prefect_server() -> Iterator[None]:
             start_new_session=True,
         )
     try:
-        with temporary_settings({PREFECT_API_URL: f"http://127.0.0.1:{port}/api"}):
-            _import_engines()
-            _wait(child, f"http://127.0.0.1:{port}/api/health")
-            try:
-                yield
-            finally:
-                # What is still on its way to the server would be retried for a minute once it is gone.
-                EventsWorker.drain_all(timeout=5)
-                APILogWorker.drain_all(timeout=5)
+        _import_engines()
+        _wait(child, f"http://127.0.0.1:{OWN_PORT}/api/health")
+        try:
+            yield
+        finally:
+            # What is still on its way to the server would be retried for a minute once it is gone.
+            EventsWorker.drain_all(timeout=5)
+            APILogWorker.drain_all(timeout=5)
     finally:
         child.terminate()
         try:

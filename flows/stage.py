@@ -134,12 +134,15 @@ def _explain(stage: str, error: processes.CommandError, lines: list[str]) -> Sta
     code = next(
         (int(found[1]) for line in reversed(lines) if (found := re.search(r"exited with (-?\d+)$", line))), None
     )
-    if code is None and not any(line.startswith("ERROR:") for line in lines):
-        return StageError(stage, None, f"{stage}: {str(error).splitlines()[0]}")
-    said = [line for line in lines if re.match(r"[\w-]+: error: ", line)]
-    said = said or [line for line in lines if line.strip() and not line.startswith("ERROR: failed to reproduce")]
-    line = said[-1] if said else str(error).splitlines()[0]
-    return StageError(stage, code, line if line.startswith(f"{stage}:") else f"{stage}: {line}")
+    told = [line for line in lines if re.match(r"[\w-]+: error: ", line)]
+    if told:
+        return StageError(stage, code, told[-1])
+    if code is not None:
+        words = [line for line in lines if line.strip() and not line.startswith("ERROR: failed to reproduce")]
+        return StageError(stage, code, f"{stage}: error: exit code {code}; its last line: {words[-1] if words else ''}")
+    # DVC's own failure says why itself; a time limit is told by the command's end.
+    dvc = [line for line in lines if line.startswith("ERROR:")]
+    return StageError(stage, None, f"{stage}: error: {dvc[-1] if dvc else str(error).splitlines()[0]}")
 
 
 def _may_help(task: Any, run: Any, state: PrefectState) -> bool:

@@ -68,7 +68,8 @@ def release(environment: dict[str, str]) -> None:
         )
     except processes.CommandError as error:
         code = 2 if "exited with status 2" in str(error) else 1
-        raise StageError("release", code, lines[-1] if lines else str(error)) from None
+        last = lines[-1] if lines else str(error)
+        raise StageError("release", code, last if ": error: " in last else f"release: error: {last}") from None
 
 
 @flow(name="train-and-eval", flow_run_name="train-and-eval-{profile}", validate_parameters=False)
@@ -146,12 +147,7 @@ def main() -> int:
         print(
             f"train-and-eval: stage {error.stage} failed; its whole output: {LOGS / error.stage}.log", file=sys.stderr
         )
-        print(
-            error.line
-            if ": error: " in error.line
-            else f"{error.stage}: error: {error.line.removeprefix(error.stage + ': ')}",
-            file=sys.stderr,
-        )
+        print(error.line, file=sys.stderr)
         return 2 if error.exit_code == 2 else 1
     except KeyboardInterrupt:
         print("train-and-eval: stopped; the same command goes on from here", file=sys.stderr)

@@ -27,7 +27,7 @@ from tasks.errors import InputError
 # the same (tests/test_contract.py holds them together), and a stage can reach no others.
 SECTIONS: dict[str, tuple[str, ...]] = {
     "ingest": ("seed", "environment", "episode", "ingest"),
-    "policy": ("seed", "environment", "episode", "policy"),
+    "policy": ("seed", "episode", "policy"),
     "validate": ("episode", "validate"),
     "index": ("environment", "retrieval", "index"),
     "demos": ("seed", "environment", "retrieval", "episode", "demos"),

@@ -129,7 +129,9 @@ def main(arguments: Sequence[str]) -> int:
     with exit_on_input_error("lineage"):
         if len(arguments) > 1:
             raise InputError("one name at most", mend="python -m tasks.lineage [champion|VERSION|RUN_ID]")
-        Console(highlight=False, soft_wrap=True).print(resolve(arguments[0] if arguments else registry.CHAMPION))
+        # Into a pipe or a file a line is never broken.
+        console = Console(highlight=False, width=None if sys.stdout.isatty() else 240)
+        console.print(resolve(arguments[0] if arguments else registry.CHAMPION))
     return 0
 
 

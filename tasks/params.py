@@ -274,7 +274,9 @@ def _fields_at(model: Any, path: tuple[Any, ...]) -> list[str]:
 def _refuse(error: ValidationError, content: dict[str, Any], where: str) -> InputError:
     first = error.errors()[0]
     # Pydantic puts a discriminator's tag into the path of a union's member: no key of ours.
-    path = tuple(part for part in first["loc"] if not (part in ("world", "jsonl", "hotpotqa") and "sources" in first["loc"]))
+    path = tuple(
+        part for part in first["loc"] if not (part in ("world", "jsonl", "hotpotqa") and "sources" in first["loc"])
+    )
     key = ".".join(map(str, path))
     others = f" (and {len(error.errors()) - 1} more)" if len(error.errors()) > 1 else ""
     if first["type"] == "extra_forbidden":
@@ -282,7 +284,9 @@ def _refuse(error: ValidationError, content: dict[str, Any], where: str) -> Inpu
         hint = f"did you mean {near[0]!r}?" if near else "see params/defaults.yaml for every key"
         return InputError(f"unknown key {key!r}{others}", where=where, mend=hint)
     if first["type"] == "missing":
-        return InputError(f"key {key!r} is missing{others}", where=where, mend="params/defaults.yaml must hold every key")
+        return InputError(
+            f"key {key!r} is missing{others}", where=where, mend="params/defaults.yaml must hold every key"
+        )
     got = first.get("input")
     shown = f", got {got!r}" if isinstance(got, str | int | float | bool) or got is None else ""
     message = first["msg"].removeprefix("Value error, ")
@@ -348,7 +352,9 @@ def use_profile(profile: str) -> None:
 def load() -> Params:
     """The resolved parameters, as the params stage wrote them."""
     if not RESOLVED.is_file():
-        raise InputError("the parameters are not resolved yet", where=str(RESOLVED), mend="run `dvc repro params` first")
+        raise InputError(
+            "the parameters are not resolved yet", where=str(RESOLVED), mend="run `dvc repro params` first"
+        )
     return parse(_read_yaml(RESOLVED), where=str(RESOLVED))
 
 

@@ -39,7 +39,11 @@ def run(stage: Stage) -> Figures:
         if plan.steps:
             data = PackedText(practice, tokenizer, plan.sequence_length)
             loss = pretrain(
-                policy[0], data, plan, stage.params.seed, stage.say,
+                policy[0],
+                data,
+                plan,
+                stage.params.seed,
+                stage.say,
                 lambda step, value: stage.track.log_figures({"pretraining": {"loss": value}}, step=step),
             )
             figures["pretraining_loss"] = loss

@@ -80,9 +80,7 @@ def run(stage: Stage) -> Figures:
         "validation_first": float(validation.iloc[0]),
         "validation_selected": measured[selected],
         "selected_step": selected,
-        "rollout_logprob_diff_max": max(
-            step["data"].get("training/rollout_probs_diff_max", 0.0) for step in trained
-        ),
+        "rollout_logprob_diff_max": max(step["data"].get("training/rollout_probs_diff_max", 0.0) for step in trained),
         "sanity_max_logprob_diff": sanity.summary()["max_logprob_diff"],
     }
 

@@ -38,12 +38,14 @@ def run(stage: Stage) -> Figures:
         if engines:
             engines[0].load_weights(weights)
         else:
-            engines.append(
-                Engine(weights, params.episode, max_seqs=len(rows) * sft.check_samples, seed=params.seed)
-            )
+            engines.append(Engine(weights, params.episode, max_seqs=len(rows) * sft.check_samples, seed=params.seed))
         sampled[:] = engines[0].play(
-            rows, environment=environment, tools=tools, episode=params.episode,
-            samples=sft.check_samples, temperature=1.0,
+            rows,
+            environment=environment,
+            tools=tools,
+            episode=params.episode,
+            samples=sft.check_samples,
+            temperature=1.0,
         )
         return sampled
 
@@ -60,18 +62,26 @@ def run(stage: Stage) -> Figures:
 
     stage.say("starting verl's SFT trainer")
     verdicts = sft_run.train(
-        folder, sft=sft, episode=params.episode, model=model,
+        folder,
+        sft=sft,
+        episode=params.episode,
+        model=model,
         train_rows=stage.input("demos", "train.parquet").absolute(),
         validation_rows=stage.input("demos", "validation.parquet").absolute(),
-        seed=params.seed, dtype=dtype, sample=sample, on_step=on_step, on_verdict=on_verdict,
+        seed=params.seed,
+        dtype=dtype,
+        sample=sample,
+        on_step=on_step,
+        on_verdict=on_verdict,
     )
     last = verdicts[-1]
     stage.say(f"stopped at step {last.step}: {last.stop}")
     shutil.copytree(folder.checkpoint(last.step) / "huggingface", stage.out / "model")
     steps = [step for step in read_steps(folder.steps) if step["step"] <= last.step]
     write_steps(stage.out / "steps.jsonl", steps)
-    if sampled:
-        write_trajectories(stage.out / "samples.parquet", sampled)
+    if not sampled:  # an earlier, killed run had come to the verdict
+        sample(stage.out / "model")
+    write_trajectories(stage.out / "samples.parquet", sampled)
     stage.track.log_artifact(stage.out / "steps.jsonl")
     stage.when_done(folder.remove)
     return {

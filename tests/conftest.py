@@ -1,3 +1,4 @@
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,3 +82,16 @@ def write_corpus() -> Callable[[Path, list[tuple]], Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty workspace as the current folder: parameters, no data, an MLflow of its own."""
+    shutil.copytree(ROOT / "params", tmp_path / "params")
+    shutil.copy(ROOT / "dvc.yaml", tmp_path)
+    for name in ("MLFLOW_TRACKING_URI", "FORAGER_PARENT_RUN", "FORAGER_WORKSPACE", "PREFECT_API_URL", "PREFECT_HOME"):
+        # Set and then removed, so that what a test's code sets in this process is undone as well.
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

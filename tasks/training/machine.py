@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 
-
 def has_gpu() -> bool:
     """Whether torch sees an accelerator."""
     import torch
@@ -53,5 +52,3 @@ def engine_environment(cache: Path = Path(".forager/cache")) -> Mapping[str, str
             "VLLM_CPU_NUM_OF_RESERVED_CPU": "0",
         }
     return {key: value for key, value in variables.items() if key == "PYTHONPATH" or key not in os.environ}
-
-

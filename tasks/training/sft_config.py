@@ -10,8 +10,16 @@ HERE = Path(__file__).parent
 
 
 def sft_overrides(
-    sft: Sft, episode: Episode, *, model: Path, train: Path, validation: Path, checkpoints: Path, seed: int,
-    dtype: str, gpu: bool,
+    sft: Sft,
+    episode: Episode,
+    *,
+    model: Path,
+    train: Path,
+    validation: Path,
+    checkpoints: Path,
+    seed: int,
+    dtype: str,
+    gpu: bool,
 ) -> list[str]:
     """Hydra overrides for `verl.trainer.sft_trainer`; `sft.overrides` comes last and wins.
 
@@ -35,7 +43,6 @@ def sft_overrides(
         "model.enable_gradient_checkpointing": gpu,
         "engine.strategy": "fsdp2",
         "engine.seed": seed,
-        "engine.full_determinism": not gpu,
         "engine.use_torch_compile": False,
         "+engine.mixed_precision.param_dtype": precision,
         "+engine.mixed_precision.reduce_dtype": "fp32",

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tasks.agent.trajectory import Trajectory
+from tasks.contract import write_text_aside
 from tasks.evaluation.sampling import pass_at_k
 from tasks.params import Episode, Sft
 from tasks.processes import run_supervised
@@ -23,7 +24,7 @@ from tasks.training.checkpoints import RunFolder
 from tasks.training.exports import set_dtype
 from tasks.training.machine import engine_environment, has_gpu
 from tasks.training.sft_config import sft_overrides
-from tasks.training.steps import Follower, read_steps
+from tasks.training.steps import Follower, numbers, read_steps, whole_lines
 
 Sample = Callable[[Path], list[Trajectory]]
 
@@ -89,6 +90,8 @@ def train(
         the verdicts in order; the last one's step is the one selected.
     """
     folder.rewind()
+    for step in read_steps(folder.steps):
+        on_step(step["step"], numbers(step["data"]))
     checks = folder.path / "checks.jsonl"
     verdicts = _read_verdicts(checks, folder.saved())
     for verdict in verdicts:
@@ -118,8 +121,15 @@ def train(
 
     if not (verdicts and verdicts[-1].stop) and not check_new():
         overrides = sft_overrides(
-            sft, episode, model=model, train=train_rows, validation=validation_rows,
-            checkpoints=folder.checkpoints, seed=seed, dtype=dtype, gpu=has_gpu(),
+            sft,
+            episode,
+            model=model,
+            train=train_rows,
+            validation=validation_rows,
+            checkpoints=folder.checkpoints,
+            seed=seed,
+            dtype=dtype,
+            gpu=has_gpu(),
         )
         with tempfile.TemporaryDirectory(prefix="forager-sft-", ignore_cleanup_errors=True) as scratch:
             run_supervised(
@@ -152,8 +162,7 @@ def _read_verdicts(path: Path, saved: Sequence[int]) -> list[Verdict]:
     """Verdicts of an earlier, killed run whose checkpoints still lie there."""
     if not path.is_file():
         return []
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    verdicts = [Verdict(**json.loads(line)) for line in lines if line.endswith("\n")]
+    verdicts = [Verdict(**json.loads(line)) for line in whole_lines(path)]
     kept = [verdict for verdict in verdicts if verdict.step in saved]
-    path.write_text("".join(json.dumps(asdict(verdict)) + "\n" for verdict in kept), encoding="utf-8")
+    write_text_aside(path, "".join(json.dumps(asdict(verdict)) + "\n" for verdict in kept))
     return kept

@@ -8,7 +8,18 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from tasks.contract import write_text_aside
+
 Step = dict[str, Any]
+
+
+def whole_lines(path: Path) -> list[bytes]:
+    """Lines of a JSONL file; a last one that a kill has cut short is left out.
+
+    Bytes, since a kill may cut a character too, and str.splitlines would also split at characters such as U+2028,
+    which JSON leaves in a line.
+    """
+    return [line for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
 
 
 def read_steps(path: Path) -> list[Step]:
@@ -19,17 +30,15 @@ def read_steps(path: Path) -> list[Step]:
     if not path.is_file():
         return []
     merged: dict[int, dict[str, Any]] = {}
-    for line in path.read_bytes().splitlines(keepends=True):
-        if not line.endswith(b"\n"):
-            continue
+    for line in whole_lines(path):
         entry = json.loads(line)
         merged.setdefault(int(entry["step"]), {}).update(entry["data"])
     return [{"step": step, "data": merged[step]} for step in sorted(merged)]
 
 
 def write_steps(path: Path, steps: Iterable[Step]) -> None:
-    """Write steps as JSONL."""
-    path.write_text("".join(json.dumps(step) + "\n" for step in steps), encoding="utf-8")
+    """Write steps as JSONL; a kill leaves the old file or the new one."""
+    write_text_aside(path, "".join(json.dumps(step) + "\n" for step in steps))
 
 
 def write_table(path: Path, steps: Iterable[Step]) -> None:

@@ -9,7 +9,8 @@ import difflib
 import importlib
 import pkgutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol as Interface
+from typing import TYPE_CHECKING, Any
+from typing import Protocol as Interface
 
 from pydantic import BaseModel, ValidationError
 
@@ -86,4 +87,3 @@ def environment_params(section: Any, where: str | None = None) -> BaseModel:
 def create(section: Any) -> Environment:
     """The environment that an `environment` section names."""
     return _class(section.name, None)(environment_params(section))
-

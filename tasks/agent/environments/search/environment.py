@@ -12,7 +12,7 @@ from tasks.agent.protocol import SearchR1
 from tasks.agent.trajectory import Trajectory
 
 
-class Params(BaseModel):
+class SearchParams(BaseModel):
     """Parameters of the search environment."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -36,9 +36,9 @@ class Environment:
 
     name = "search"
     needs_retrieval = True
-    Params = Params
+    Params = SearchParams
 
-    def __init__(self, params: Params) -> None:
+    def __init__(self, params: SearchParams) -> None:
         self.params = params
 
     def prompt(self, question: str, template: str) -> list[dict[str, str]]:

@@ -1,0 +1,43 @@
+import json
+
+from flows.stage import Result
+from flows.summary import Summary, clock, shown
+from tasks import tracking
+
+
+def test_summary_says_all(workspace, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "140")
+    with tracking.stage_run("evaluate", {}, "tiny", ()) as run:
+        pass
+    scores = {"mean": 0.3125, "low": 0.25, "high": 0.375}
+    model = {"em": scores, "f1": scores, "format_rate": {"mean": 1.0}, "searches": {"mean": 1.5}, "n": 300}
+    figures = {"models": {"base": {"em": {"mean": None}}, "rl": model}, "run_id": run.run_id}
+    (workspace / "metrics").mkdir()
+    (workspace / "metrics/evaluate.json").write_text(json.dumps(figures))
+    (workspace / "data/evaluate").mkdir(parents=True)
+    (workspace / "data/evaluate/report.html").touch()
+    check = {"name": "format", "expression": "evaluate.x >= 1", "value": None, "passed": False, "severity": "error"}
+    decision = {"decision": "rejected", "checks": [check, {**check, "name": "good", "passed": True}]}
+    results = [Result("ingest", "Ran", 75.0), Result("evaluate", "Cached", 0.1)]
+
+    summary = Summary.collect(results, 80.0, decision, "abc")
+    assert summary.lines[1].earlier is not None
+    assert summary.reason() == "rejected: failed format"
+    summary.show()
+    text = capsys.readouterr().out
+    assert "1 min 15 s" in text
+    assert "0.312 [0.250, 0.375]" in text
+    assert "error: format: evaluate.x >= 1, no value" in text
+    assert "good" not in text
+    assert "data/evaluate/report.html" in text
+    assert "| rl | 300 | 0.312 [0.250, 0.375] |" in summary.markdown()
+    assert [row["state"] for row in summary.rows()] == ["Ran", "Cached"]
+
+
+def test_dag_without_a_gate(workspace):
+    assert "no gate" in Summary.collect([], 1.0, None, "abc").reason()
+
+
+def test_numbers_in_few_characters():
+    assert [shown(x) for x in (1234567, True, 0.00001234, "bfloat16")] == ["1,234,567", "yes", "1.23e-05", "bfloat16"]
+    assert [clock(x) for x in (3.21, 60.0, 3599.9)] == ["3.2 s", "1 min 00 s", "59 min 59 s"]

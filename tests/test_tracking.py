@@ -1,0 +1,45 @@
+"""MLflow in SQLite, as it is used."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from tasks import tracking
+
+
+def test_stage_under_a_flow_and_alone(workspace, monkeypatch):
+    lock = {"stages": {"ingest": {"outs": [{"path": "data/ingest", "md5": "a1.dir"}]}}}
+    (workspace / "dvc.lock").write_text(yaml.safe_dump(lock))
+    (workspace / "metrics").mkdir()
+    with tracking.parent_run("flow", "tiny", ["ingest", "policy", "rl"]) as parent:
+        monkeypatch.setenv(tracking.PARENT_RUN, parent.run_id)
+        (workspace / "metrics/ingest.json").write_text(json.dumps({"run_id": "e" * 32}))
+    params = {"policy": {"steps": 3, "list": [1, 2]}, "seed": 0}
+    with tracking.stage_run("policy", params, "tiny", ("ingest",)) as run:
+        run.log_figures({"a": {"b@1": 1}, "yes": True, "text": "x", "nan": float("nan")})
+
+    record = tracking.find_run(run.run_id)
+    assert record is not None
+    assert record.params == {"policy.steps": "3", "policy.list": "[1, 2]", "seed": "0"}
+    assert record.data == {"data/ingest": "a1.dir"}
+    assert record.tags["mlflow.parentRunId"] == parent.run_id
+    assert record.tags["parent.ingest"] == "e" * 32
+    assert tracking.connect().get_run(run.run_id).data.metrics == {"a.b_at_1": 1.0, "yes": 1.0}
+    flow = tracking.find_run(parent.run_id)
+    assert flow is not None
+    assert flow.tags["run.ingest"] == "e" * 32
+    assert "run.policy" not in flow.tags
+    assert tracking.find_run("f" * 32) is None
+
+
+@pytest.mark.slow
+def test_processes_may_set_up_the_database_at_the_same_time(workspace):
+    code = "from tasks import tracking\nwith tracking.stage_run('rl', {'a': 1}, 'tiny', ()): pass"
+    children = [subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    for child in children:
+        _, errors = child.communicate()
+        assert child.returncode == 0, errors
+    assert len(tracking.connect().search_runs(output_format="list")) == 2
