@@ -123,11 +123,11 @@ class Run:
 
     def log_data(self, path: Path, name: str, context: str, digest: str) -> None:
         """Name a file as a data set of this run, with its content's hash as digest."""
-        from mlflow.data.dataset_source_registry import resolve_dataset_source
         from mlflow.data.meta_dataset import MetaDataset
+        from mlflow.data.sources import LocalArtifactDatasetSource
 
         # MLflow keeps at most 36 characters of a digest.
-        dataset = MetaDataset(source=resolve_dataset_source(str(path)), name=name, digest=digest[:36])
+        dataset = MetaDataset(source=LocalArtifactDatasetSource(str(path)), name=name, digest=digest[:36])
         self._mlflow.log_input(dataset, context=context)
 
     def tag(self, **tags: str) -> None:

@@ -1,6 +1,7 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -95,3 +96,55 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def world_texts() -> list[str]:
+    """What a tokenizer is trained on: a small world's passages and questions, and practice text."""
+    from tasks.qa import world
+
+    made = world.generate(
+        0,
+        {"train": 120, "validation": 20, "test": 20},
+        {"train": 120, "validation": 20, "test": 20},
+        {"one-hop": 0.5, "two-hop": 0.35, "comparison": 0.15},
+    )
+    asked = [question.question for questions in made.questions.values() for question in questions]
+    return [text for p in made.passages for text in (p.title, p.text)] + asked + world.practice_text(Random(0), 300)
+
+
+@pytest.fixture(scope="session")
+def tokenizer(world_texts: list[str]) -> Any:
+    """A small tokenizer of the kind that a policy made from scratch gets."""
+    from tasks.agent.protocol import SearchR1
+    from tasks.training.tokenizer import train_tokenizer
+
+    return train_tokenizer(world_texts, 512, SearchR1().tokens)
+
+
+@pytest.fixture(scope="session")
+def make_model(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Saves a model of random weights, a few thousand parameters small, in Hugging Face's form."""
+    from tasks.params import Architecture
+    from tasks.training import policies
+
+    architecture = Architecture(hidden_size=64, layers=2, heads=2, kv_heads=1, vocabulary=512)
+
+    def make(seed: int = 0, dtype: str = "float32") -> Path:
+        folder = tmp_path_factory.mktemp("model") / "model"
+        policy = policies.from_scratch(architecture, tokenizer, 256, seed)
+        for name, parameter in policy[0].named_parameters():
+            # With small weights a model only repeats its last token, since its embeddings are tied.
+            if parameter.ndim > 1 and "embed" not in name:
+                parameter.data.mul_(10)
+        policies.save(policy, folder, dtype)
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def defaults() -> params.Params:
+    """The default parameters."""
+    content = yaml.safe_load((ROOT / "params" / "defaults.yaml").read_text(encoding="utf-8"))
+    return params.parse({"profile": "test", **content}, where="test")

@@ -61,6 +61,9 @@ class Engine:
             disable_log_stats=True,
             use_tqdm_on_load=False,
             enable_prefix_caching=False,
+            # On a CPU a seeded request whose prompt is cut into chunks fails ("CPU Generator does not use
+            # offset"): vllm 0.27.1, v1/worker/gpu_model_runner.py:3750.
+            enable_chunked_prefill=gpu,
             gpu_memory_utilization=0.8 if gpu else 0.4,
             **self.settings,
         )

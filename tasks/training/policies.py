@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
@@ -74,9 +74,11 @@ def _from_folder(path: str, source: str) -> Policy:
         # use_safetensors: weights from outside are never unpickled.
         model = AutoModelForCausalLM.from_pretrained(path, dtype="auto", use_safetensors=True)
         tokenizer = AutoTokenizer.from_pretrained(path)
-    except (OSError, ValueError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         reason = str(error).strip().splitlines()[0]
         raise InputError(f"policy.source: {source!r} cannot be loaded: {reason}", where="policy.source") from error
+    if not tokenizer.encode("a", add_special_tokens=False):  # transformers makes up an empty one without its files
+        raise InputError(f"policy.source: {source!r} has no tokenizer", mend="take a folder with tokenizer.json")
     if tokenizer.chat_template is None:
         raise InputError(f"policy.source: {source!r} has no chat template", mend="take an instruct model")
     return model, tokenizer

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.params import Episode, Rl
+from tasks.training.overrides import hydra_overrides
 
 HERE = Path(__file__).parent
 
@@ -82,6 +83,8 @@ def rl_overrides(rl: Rl, episode: Episode, files: RlFiles, *, seed: int, dtype: 
         f"{rollout}.tensor_model_parallel_size": 1,
         f"{rollout}.enforce_eager": True,
         f"{rollout}.free_cache_engine": gpu,
+        # A seeded request cut into chunks fails on a CPU: see evaluation/vllm_engine.py.
+        f"{rollout}.enable_chunked_prefill": gpu,
         f"{rollout}.max_num_seqs": min(256, max(rollouts, rl.validation_questions)),
         f"{rollout}.max_model_len": length,
         f"{rollout}.max_num_batched_tokens": max(2048, length),
@@ -118,4 +121,4 @@ def rl_overrides(rl: Rl, episode: Episode, files: RlFiles, *, seed: int, dtype: 
             "+ray_kwargs.ray_init.num_gpus": 1,
             "+ray_kwargs.ray_init.object_store_memory": 500_000_000,
         }
-    return [f"{key}={value}" for key, value in settings.items()] + list(rl.overrides)
+    return hydra_overrides(settings) + list(rl.overrides)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tasks.params import Episode, Sft
+from tasks.training.overrides import hydra_overrides
 
 HERE = Path(__file__).parent
 
@@ -60,4 +61,4 @@ def sft_overrides(
     }
     if not gpu:
         settings["trainer.device"] = "cpu"
-    return [f"{key}={value}" for key, value in settings.items()] + list(sft.overrides)
+    return hydra_overrides(settings) + list(sft.overrides)

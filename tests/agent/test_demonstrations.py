@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks.agent.demonstrations import SCHEMA, Demonstration, collect, demonstrate, is_yes_no
-from tasks.agent.environments.search.environment import Environment, Params
+from tasks.agent.environments.search.environment import Environment, SearchParams
 from tasks.agent.episode import Budget, Generation, run_episode
 from tasks.agent.protocol import SearchR1
 from tasks.retrieval import Hit, Passage
@@ -95,7 +95,7 @@ def test_played_back_it_is_the_episode_itself(question_row) -> None:
             generate=generate,
             tokenizer=tokenizer,
             protocol=PROTOCOL,
-            environment=Environment(Params(em_score=1.0, format_score=0.1)),
+            environment=Environment(SearchParams(em_score=1.0, format_score=0.1)),
             tools=LIBRARY,
             budget=BUDGET,
         )

@@ -1,0 +1,58 @@
+import pytest
+
+from tasks.agent.rewards import exact_match, f1, normalise, outcome_reward
+
+
+@pytest.mark.parametrize(
+    ("text", "normalised"),
+    [
+        ("U.S.", "us"),
+        ("The  Big\tTown!", "big town"),
+        ("an answer, a man", "answer man"),
+        ("theatre and Anna", "theatre and anna"),
+        ("A.", ""),  # punctuation goes first, so what is left is the article
+        ("state-of-the-art", "stateoftheart"),
+        ("Café №5", "café №5"),
+    ],
+)
+def test_normalise_as_squad_does(text: str, normalised: str) -> None:
+    assert normalise(text) == normalised
+
+
+def test_exact_match_takes_any_golden_answer() -> None:
+    assert exact_match("the u.s.", ["America", "US"]) == 1.0
+    assert exact_match("US of America", ["America", "US"]) == 0.0
+    assert exact_match(None, [""]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "golden", "value"),
+    [
+        ("the big town", ["Big Town"], 1.0),
+        ("big", ["Big Town"], 2 / 3),  # precision 1, recall 1/2
+        ("big old town", ["Big Town"], 4 / 5),  # precision 2/3, recall 1
+        ("big big", ["big town"], 1 / 2),  # a repeated word counts once
+        ("big town", ["big", "big town hall"], 4 / 5),  # the best golden answer counts
+        ("village", ["town"], 0.0),
+        ("", ["town"], 0.0),
+        (None, ["town"], 0.0),
+    ],
+)
+def test_f1_by_hand(answer: str | None, golden: list[str], value: float) -> None:
+    assert f1(answer, golden) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("em", "blocks", "parts"),
+    [
+        (1.0, 0, (0.0, 0.0)),
+        (0.0, 0, (0.0, 0.0)),
+        (1.0, 1, (1.0, 0.0)),
+        (0.0, 1, (0.0, 0.1)),
+        (1.0, 2, (0.5, 0.0)),
+        (0.0, 4, (0.0, 0.025)),
+    ],
+)
+def test_outcome_reward(em: float, blocks: int, parts: tuple[float, float]) -> None:
+    reward = outcome_reward(em, blocks, em_score=1.0, format_score=0.1)
+    assert (reward["em"], reward["format"]) == pytest.approx(parts)

@@ -1,0 +1,114 @@
+"""Our overrides against verl's real configurations: every key exists, every value arrives."""
+
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_module
+from hydra.errors import ConfigCompositionException
+from omegaconf import OmegaConf
+from verl.trainer.ppo.utils import need_critic, need_reference_policy
+from verl.utils.config import omega_conf_to_dataclass, validate_config
+
+from tasks.training.rl_config import RlFiles, kv_cache_tokens, rl_overrides
+from tasks.training.sft_config import sft_overrides
+
+FILES = RlFiles(Path("/m"), Path("/t.parquet"), Path("/v.parquet"), Path("/loop.yaml"), Path("/c"))
+
+
+def composed(name: str, overrides: list[str]):
+    # Hydra refuses a key that is not there unless it is added with `+`, and one added twice.
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        return compose(name, overrides)
+
+
+def rl_config(defaults, *extra: str, dtype: str = "float32", gpu: bool = False):
+    rl = defaults.rl.model_copy(update={"overrides": list(extra)})
+    return composed("ppo_trainer", rl_overrides(rl, defaults.episode, FILES, seed=5, dtype=dtype, gpu=gpu))
+
+
+def sft_config(defaults, *extra: str, dtype: str = "float32", gpu: bool = False):
+    sft = defaults.sft.model_copy(update={"overrides": list(extra)})
+    overrides = sft_overrides(
+        sft, defaults.episode, model=Path("/m"), train=Path("/t.parquet"), validation=Path("/v.parquet"),
+        checkpoints=Path("/c"), seed=5, dtype=dtype, gpu=gpu,
+    )  # fmt: skip
+    return composed("sft_trainer_engine", overrides)
+
+
+def mismatches(config, settings: list[str]) -> list[str]:
+    """Settings whose value in the composed configuration is another one; a value is YAML, as in Hydra's grammar."""
+    wrong = []
+    for setting in settings:
+        key, _, value = setting.lstrip("+").partition("=")
+        got = OmegaConf.select(config, key, throw_on_missing=True)
+        wanted = OmegaConf.create(f"x: {value}").x
+        if got != wanted:
+            wrong.append(f"{key}: {got!r} != {wanted!r}")
+    return wrong
+
+
+@pytest.mark.parametrize(("dtype", "gpu"), [("float32", False), ("bfloat16", True)])
+def test_every_rl_setting_arrives(defaults, dtype: str, gpu: bool, monkeypatch) -> None:
+    config = rl_config(defaults, dtype=dtype, gpu=gpu)
+    assert mismatches(config, rl_overrides(defaults.rl, defaults.episode, FILES, seed=5, dtype=dtype, gpu=gpu)) == []
+    # And verl's own checks accept it, without a critic and a reference model.
+    monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
+    assert not need_critic(config) and not need_reference_policy(config)
+    validate_config(config, use_reference_policy=False, use_critic=False)
+    rollout, actor = config.actor_rollout_ref.rollout, config.actor_rollout_ref.actor
+    assert omega_conf_to_dataclass(rollout).n == defaults.rl.samples
+    assert rollout.dtype == dtype
+    assert actor.fsdp_config.mixed_precision.param_dtype == {"float32": "fp32", "bfloat16": "bf16"}[dtype]
+    assert actor.fsdp_config.model_dtype == "fp32"  # master weights
+
+
+def test_what_must_hold_of_the_rl_configuration(defaults) -> None:
+    config = rl_config(defaults)
+    rollout, actor = config.actor_rollout_ref.rollout, config.actor_rollout_ref.actor
+    assert rollout.max_model_len == config.data.max_prompt_length + config.data.max_response_length
+    assert rollout.max_model_len == kv_cache_tokens(defaults.episode)
+    assert actor.ppo_mini_batch_size == config.data.train_batch_size  # one on-policy update a step
+    assert actor.ppo_epochs == 1
+    assert config.trainer.save_freq == config.trainer.test_freq  # every checkpoint is measured
+    assert config.trainer.val_before_train and rollout.val_kwargs.n == 1  # the sanity check needs both
+    assert config.trainer.use_v1
+    assert rollout.val_kwargs.temperature == 0
+    assert config.algorithm.norm_adv_by_std_in_grpo is True
+    assert config.trainer.max_actor_ckpt_to_keep is None  # the best of all checkpoints is kept
+    assert Path(config.trainer.v1.sampler.custom_sampler.path).is_file()
+
+
+@pytest.mark.parametrize(("dtype", "gpu"), [("float32", False), ("bfloat16", True)])
+def test_every_sft_setting_arrives(defaults, dtype: str, gpu: bool) -> None:
+    overrides = sft_overrides(
+        defaults.sft, defaults.episode, model=Path("/m"), train=Path("/t.parquet"), validation=Path("/v.parquet"),
+        checkpoints=Path("/c"), seed=5, dtype=dtype, gpu=gpu,
+    )  # fmt: skip
+    config = sft_config(defaults, dtype=dtype, gpu=gpu)
+    assert mismatches(config, overrides) == []
+    assert config.trainer.save_freq == config.trainer.test_freq
+    assert "hf_model" in config.checkpoint.save_contents
+    assert config.trainer.max_ckpt_to_keep is None  # a check may be behind the trainer
+    assert Path(config.data.custom_cls.path).is_file()
+    assert omega_conf_to_dataclass(config.engine).strategy == "fsdp2"
+    assert config.engine.mixed_precision.param_dtype == {"float32": "fp32", "bfloat16": "bf16"}[dtype]
+
+
+def test_overrides_come_last_and_win(defaults) -> None:
+    assert rl_config(defaults, "data.seed=9").data.seed == 9
+    assert sft_config(defaults, "optim.lr=0.5").optim.lr == 0.5
+
+
+def test_a_key_that_verl_has_not_is_refused(defaults) -> None:
+    with pytest.raises(ConfigCompositionException, match="no_such_key"):
+        sft_config(defaults, "optim.no_such_key=1")
+
+
+def test_paths_with_odd_characters_survive_hydras_grammar(defaults) -> None:
+    odd = Path("/tmp/a b/x=1,(y) [z] {u}: it's")
+    files = RlFiles(odd / "m", odd / "t.parquet", odd / "v.parquet", odd / "loop.yaml", odd / "c")
+    overrides = rl_overrides(defaults.rl, defaults.episode, files, seed=0, dtype="float32", gpu=False)
+    config = composed("ppo_trainer", overrides)
+    assert config.data.train_files == str(odd / "t.parquet")
+    assert config.trainer.default_local_dir == str(odd / "c")
+    assert config.actor_rollout_ref.model.path == str(odd / "m")

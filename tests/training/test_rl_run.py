@@ -1,0 +1,165 @@
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tasks.processes import CommandError
+from tasks.training import rl_run
+from tasks.training.checkpoints import TRACKER, RunFolder
+from tasks.training.steps import read_steps
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return RunFolder(tmp_path / "checkpoints" / "f")
+
+
+@pytest.fixture
+def validation(tmp_path: Path, question_row) -> Path:
+    rows = [question_row(f"Q{n}?", ["a"], ["t"], ["p"], id=f"q{n}") for n in range(5)]
+    for row in rows:
+        del row["extra_info"]["tools_kwargs"]
+    path = tmp_path / "validation.parquet"
+    pd.DataFrame(rows).to_parquet(path)
+    return path
+
+
+def episode(step: int, split: str, question: str, sample: int = 0, **more) -> bytes:
+    values = {"data_source": "made", "hops": 1, "success": 1.0, "em": 1.0, "f1": 1.0, "reward": 1.0, "searches": 1}
+    row = {**values, "turns": 2, "step": step, "split": split, "question_id": question, "sample": sample, **more}
+    return json.dumps(row, ensure_ascii=False).encode() + b"\n"
+
+
+def test_validation_rows_are_the_first_ones_numbered_anew(validation: Path, tmp_path: Path) -> None:
+    assert rl_run.write_validation_rows(validation, tmp_path / "v.parquet", 3) == 3
+    infos = pd.read_parquet(tmp_path / "v.parquet")["extra_info"]
+    assert [(info["id"], info["index"], info["split"]) for info in infos] == [
+        ("q0", 0, "validation"),
+        ("q1", 1, "validation"),
+        ("q2", 2, "validation"),
+    ]
+    assert list(infos[0]["golden_answers"]) == ["a"]
+    assert rl_run.write_validation_rows(validation, tmp_path / "v.parquet", 99) == 5
+
+
+def test_rollouts_are_gathered_one_file_a_step(folder: RunFolder, tmp_path: Path) -> None:
+    text = "a\u2028b\u0085c"
+    (folder.rollouts / "1.jsonl").write_bytes(
+        episode(0, "validation", "b", text=text) + episode(1, "train", "x", 1) + episode(1, "train", "x", 0)
+    )
+    (folder.rollouts / "2.jsonl").write_bytes(
+        episode(0, "validation", "a") + episode(2, "train", "y", success=0.0) + episode(3, "train", "z")[:-9]
+    )
+    frame = rl_run.collect_rollouts(folder, tmp_path / "out")
+    names = ["train_00001.parquet", "train_00002.parquet", "validation_00000.parquet"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
+    zeroth = pd.read_parquet(tmp_path / "out" / "validation_00000.parquet")
+    assert list(zeroth["question_id"]) == ["a", "b"]  # an order that no worker's speed changes
+    assert zeroth["text"][1] == text
+    assert list(pd.read_parquet(tmp_path / "out" / "train_00001.parquet")["sample"]) == [0, 1]
+    assert list(frame["success"]) == [1.0, 1.0, 1.0, 1.0, 0.0]
+    assert "text" not in frame
+
+
+def test_a_validation_that_a_resumed_run_repeats_counts_once(folder: RunFolder, tmp_path: Path) -> None:
+    (folder.rollouts / "1.jsonl").write_bytes(episode(2, "validation", "a") + episode(2, "validation", "b"))
+    (folder.rollouts / "2.jsonl").write_bytes(episode(2, "validation", "a") + episode(2, "validation", "b"))
+    assert len(rl_run.collect_rollouts(folder, tmp_path / "out")) == 2
+
+
+def test_kept_checkpoint_is_the_actors_weights_alone(folder: RunFolder, tmp_path: Path) -> None:
+    actor = folder.checkpoint(4) / "actor"
+    (actor / "huggingface").mkdir(parents=True)
+    (actor / "huggingface" / "config.json").write_text("{}")
+    for name in ("model", "optim", "extra_state"):
+        (actor / f"{name}_world_size_1_rank_0.pt").write_text(name)
+    (actor / "fsdp_config.json").write_text("{}")
+    (folder.checkpoint(4) / "data.pt").write_text("d")
+    rl_run.keep_checkpoint(folder, 4, tmp_path / "kept")
+    kept = sorted(str(path.relative_to(tmp_path / "kept")) for path in (tmp_path / "kept").rglob("*") if path.is_file())
+    assert kept == ["fsdp_config.json", "huggingface/config.json", "model_world_size_1_rank_0.pt"]
+    assert actor.exists()
+
+
+class Verl:
+    """Stands where verl's process stands: sees the command, writes steps, may fail the sanity check."""
+
+    def __init__(self, folder: RunFolder, steps: range, verdict: dict | None = None) -> None:
+        self.folder, self.steps, self.verdict = folder, steps, verdict
+        self.calls: list[tuple] = []
+
+    def __call__(self, command, *, log, timeout, environment, on_poll) -> bool:
+        self.calls.append((command, timeout, environment))
+        for step in self.steps:
+            with self.folder.live_steps.open("ab") as file:
+                file.write(json.dumps({"step": step, "data": {"critic/score/mean": 0.5}}).encode() + b"\n")
+        if self.verdict:
+            (self.folder.path / "sanity").mkdir(exist_ok=True)
+            (self.folder.path / "sanity" / "0.json").write_text(json.dumps(self.verdict))
+        on_poll()
+        return False
+
+
+def train(folder: RunFolder, defaults, validation: Path, verl: Verl, monkeypatch):
+    monkeypatch.setattr(rl_run, "run_supervised", verl)
+    monkeypatch.setattr(rl_run, "engine_environment", dict)
+    seen: list[int] = []
+    sanity = rl_run.train(
+        folder,
+        rl=defaults.rl,
+        episode=defaults.episode,
+        shared={"retrieval": {}, "environment": {}, "episode": {}},
+        model=Path("/m"),
+        train_rows=Path("/t"),
+        validation_rows=validation,
+        index=Path("/i"),
+        seed=3,
+        dtype="float32",
+        say=lambda text: None,
+        on_step=lambda step, metrics: seen.append(step),
+    )
+    return sanity, seen
+
+
+def test_a_run_follows_every_step_and_keeps_them(folder, defaults, validation, monkeypatch) -> None:
+    verl = Verl(folder, range(defaults.rl.steps + 1))
+    sanity, seen = train(folder, defaults, validation, verl, monkeypatch)
+    assert seen == [step["step"] for step in read_steps(folder.steps)] == list(range(defaults.rl.steps + 1))
+    assert sanity.episodes == 5  # as many as there are validation rows
+    command, timeout, environment = verl.calls[0]
+    assert timeout == 60 * defaults.rl.timeout_minutes
+    assert environment["VERL_FILE_LOGGER_PATH"] == str(folder.live_steps)
+    settings = json.loads((folder.path / "agent.json").read_text())
+    assert settings["seed"] == 3 and settings["sanity"]["episodes"] == 5
+    assert any(f"agent_loop_config_path='{folder.path / 'agent_loop.yaml'}'" in part for part in command)
+
+
+def test_a_failed_sanity_check_ends_the_run(folder, defaults, validation, monkeypatch) -> None:
+    verdict = {"passed": False, "tokens": 1, "max_logprob_diff": 1.0, "disagreements": 1}
+    with pytest.raises(CommandError, match="sanity check"):
+        train(folder, defaults, validation, Verl(folder, range(1), verdict), monkeypatch)
+
+
+def test_a_new_run_forgets_old_verdicts_and_a_resumed_one_keeps_them(folder, defaults, validation, monkeypatch) -> None:
+    old = folder.path / "sanity" / "0.json"
+    old.parent.mkdir()
+    old.write_text('{"passed": true}')
+    train(folder, defaults, validation, Verl(folder, range(2)), monkeypatch)
+    assert not old.exists()
+    old.parent.mkdir()
+    old.write_text('{"passed": true}')
+    folder.checkpoint(1).mkdir()
+    (folder.checkpoints / TRACKER).write_text("1")
+    train(folder, defaults, validation, Verl(folder, range(2, 4)), monkeypatch)
+    assert old.exists()
+
+
+def test_a_finished_run_starts_no_process(folder, defaults, validation, monkeypatch) -> None:
+    last = defaults.rl.steps
+    train(folder, defaults, validation, Verl(folder, range(last + 1)), monkeypatch)
+    folder.checkpoint(last).mkdir()
+    (folder.checkpoints / TRACKER).write_text(str(last))
+    verl = Verl(folder, range(0))
+    sanity, seen = train(folder, defaults, validation, verl, monkeypatch)
+    assert verl.calls == [] and seen == [] and sanity.episodes == 5

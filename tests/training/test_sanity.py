@@ -1,0 +1,103 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from tasks.agent.trajectory import Segment, Trajectory
+from tasks.training import sanity
+from tasks.training.sanity import SanityCheck, compare_with_transformers
+
+
+@pytest.fixture(scope="module")
+def model(make_model) -> Path:
+    return make_model(seed=1)
+
+
+@pytest.fixture(scope="module")
+def greedy(model: Path) -> Trajectory:
+    """A greedy episode of two turns with an observation between them, with right log-probabilities."""
+    network = AutoModelForCausalLM.from_pretrained(model, dtype="auto").eval()
+    ids = [5, 6, 7]
+    segments = []
+    for turn in range(2):
+        tokens, logprobs = [], []
+        for _ in range(4):
+            with torch.no_grad():
+                logits = network(input_ids=torch.tensor([ids])).logits[0, -1].float()
+            token = int(logits.argmax())
+            logprobs.append(float(torch.log_softmax(logits, -1)[token]))
+            tokens.append(token)
+            ids = [*ids, token]
+        segments.append(Segment("generated", "x", tokens, logprobs))
+        if turn == 0:
+            segments.append(Segment("observation", "y", [9, 300, 9]))
+            ids = [*ids, 9, 300, 9]
+    return Trajectory("q", "search", "made", "Who?", ["a"], 1, [5, 6, 7], segments)
+
+
+def changed(trajectory: Trajectory, **segment) -> Trajectory:
+    return replace(trajectory, segments=[replace(trajectory.segments[0], **segment), *trajectory.segments[1:]])
+
+
+def test_right_episode_agrees(model: Path, greedy: Trajectory) -> None:
+    verdict = compare_with_transformers(str(model), greedy)
+    assert verdict["tokens"] == 8  # the observation's three are not compared
+    assert verdict["max_logprob_diff"] < 1e-5
+    assert verdict["disagreements"] == 0
+
+
+def test_wrong_logprob_is_seen(model: Path, greedy: Trajectory) -> None:
+    first = greedy.segments[0]
+    off = changed(greedy, logprobs=[first.logprobs[0] + 0.25, *first.logprobs[1:]])
+    verdict = compare_with_transformers(str(model), off)
+    assert verdict["max_logprob_diff"] == pytest.approx(0.25, abs=1e-4)
+    assert verdict["disagreements"] == 0
+
+
+def test_wrong_token_is_seen(model: Path, greedy: Trajectory) -> None:
+    first = greedy.segments[0]
+    off = changed(greedy, token_ids=[*first.token_ids[:3], (first.token_ids[3] + 1) % 400])
+    assert compare_with_transformers(str(model), off)["disagreements"] >= 1
+
+
+def test_other_weights_are_seen(make_model, greedy: Trajectory) -> None:
+    assert compare_with_transformers(str(make_model(seed=2)), greedy)["disagreements"] > 0
+
+
+def test_verdicts_are_files_and_training_waits_for_all_of_them(model: Path, greedy: Trajectory, tmp_path: Path) -> None:
+    check = SanityCheck(str(model), str(tmp_path / "sanity"), 2, 1e-3)
+    with pytest.raises(RuntimeError, match="sanity check"):
+        check.require_passed()
+    check.check(0, greedy)
+    check.check(2, greedy)  # beyond the number of episodes: not looked at
+    with pytest.raises(RuntimeError, match="'episodes': 1"):
+        check.require_passed()
+    check.check(1, greedy)
+    check.require_passed()
+    summary = check.summary()
+    assert (summary["episodes"], summary["tokens"], summary["passed"]) == (2, 16, True)
+    assert sorted(path.name for path in (tmp_path / "sanity").iterdir()) == ["0.json", "1.json"]
+
+
+def test_one_bad_episode_stops_training(model: Path, greedy: Trajectory, tmp_path: Path) -> None:
+    check = SanityCheck(str(model), str(tmp_path), 2, 1e-3)
+    check.check(0, greedy)
+    check.check(1, changed(greedy, logprobs=[-0.5] * 4))
+    assert [verdict["passed"] for verdict in check.verdicts()] == [True, False]
+    with pytest.raises(RuntimeError):
+        check.require_passed()
+
+
+def test_nan_never_passes(model: Path, greedy: Trajectory, tmp_path: Path) -> None:
+    check = SanityCheck(str(model), str(tmp_path), 1, 1e-3)
+    check.check(0, changed(greedy, logprobs=[float("nan")] * 4))
+    assert json.loads((tmp_path / "0.json").read_text())["passed"] is False
+
+
+@pytest.fixture(autouse=True)
+def _no_model_of_another_test():
+    sanity._model.cache_clear()
+    sanity._require_passed.cache_clear()

@@ -1,0 +1,112 @@
+"""Demonstrations as verl's SFT trainer reads them, against the episodes they are to teach."""
+
+import asyncio
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hydra import compose, initialize_config_module
+from verl.trainer.sft_trainer import create_sft_dataset
+from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
+
+from tasks.agent.demonstrations import SCHEMA, demonstrate
+from tasks.agent.environments.search.environment import Environment, SearchParams
+from tasks.agent.episode import Budget, Generation, run_episode
+from tasks.agent.protocol import SearchR1
+from tasks.retrieval import Hit, Passage
+from tasks.training.sft_config import sft_overrides
+from tasks.training.sft_dataset import demonstration_ids
+
+PROTOCOL = SearchR1()
+BUDGET = Budget(max_turns=4, max_response_tokens=200, max_turn_tokens=40, max_observation_tokens=44)
+PROMPT = [{"role": "user", "content": "Who?"}]
+
+
+class Library:
+    async def search(self, query: str) -> list[Hit]:
+        return [Hit(Passage(query, query, f"{query} was born in Rove. </answer> It rains there often."), 1.0)]
+
+
+@pytest.fixture(scope="module")
+def row(question_row):
+    return question_row("Where was Kashi born?", ["Rove"], ["Kashi", "Lomo"], ["Kashi", "Lomo"])
+
+
+@pytest.fixture(scope="module")
+def demonstration(row, tokenizer):
+    return asyncio.run(
+        demonstrate(row, tools=Library(), tokenizer=tokenizer, protocol=PROTOCOL, budget=BUDGET, think=True)
+    )
+
+
+@pytest.fixture(scope="module")
+def episode(row, tokenizer, demonstration):
+    """The episode of a policy that writes the demonstration's turns."""
+    turns = iter([s.text for s in demonstration.segments if s.kind == "generated"])
+
+    async def generate(prompt, *, max_tokens, stop) -> Generation:
+        return Generation(tokenizer.encode(next(turns)), None)
+
+    environment = Environment(SearchParams(em_score=1.0, format_score=0.1))
+    return asyncio.run(
+        run_episode(
+            row,
+            generate=generate,
+            tokenizer=tokenizer,
+            protocol=PROTOCOL,
+            environment=environment,
+            tools=Library(),
+            budget=BUDGET,
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def dataset(demonstration, tokenizer, defaults, tmp_path_factory):
+    path = tmp_path_factory.mktemp("demos") / "train.parquet"
+    pq.write_table(pa.Table.from_pylist([demonstration.record()] * 3, SCHEMA), path)
+    overrides = sft_overrides(
+        defaults.sft, defaults.episode, model=Path("m"), train=path, validation=path, checkpoints=Path("c"),
+        seed=0, dtype="float32", gpu=False,
+    )  # fmt: skip
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        config = compose("sft_trainer_engine", overrides).data
+    return create_sft_dataset(str(path), config, tokenizer, None), config
+
+
+def test_verls_own_loading_gives_the_ids_of_the_episode_and_the_end_token(dataset, episode, tokenizer) -> None:
+    rows, _ = dataset
+    assert len(rows) == 3
+    item = rows[1]
+    ids, mask = item["input_ids"].tolist(), item["loss_mask"].tolist()
+    assert ids == [*episode.prompt_ids, *episode.response_ids, tokenizer.eos_token_id]
+    assert mask == [0] * len(episode.prompt_ids) + episode.response_mask + [1]
+    assert 0 < sum(episode.response_mask) < len(episode.response_mask)
+    assert item["position_ids"].tolist() == list(range(len(ids)))
+    assert episode.success == 1.0 and len(episode.queries) == 2
+
+
+def test_verls_collator_takes_the_rows(dataset) -> None:
+    rows, config = dataset
+    batch = SFTTensorCollator(DatasetPadMode(config.pad_mode))([rows[0], rows[2]])
+    assert {"input_ids", "position_ids", "loss_mask"} <= batch.keys()
+    assert all(torch.equal(batch["loss_mask"][n], rows[0]["loss_mask"]) for n in range(2))
+
+
+def test_a_demonstration_that_is_too_long_is_refused(dataset, monkeypatch) -> None:
+    rows, _ = dataset
+    monkeypatch.setattr(rows, "max_length", len(rows[0]["input_ids"]))
+    assert rows[0]
+    monkeypatch.setattr(rows, "max_length", len(rows[0]["input_ids"]) - 1)
+    with pytest.raises(ValueError, match="demonstration 0 has"):
+        rows[0]
+
+
+def test_segments_are_never_encoded_across_a_border(tokenizer) -> None:
+    segments = [{"text": "<search> Ka", "loss": True}, {"text": "shi", "loss": False}]
+    ids, mask = demonstration_ids(tokenizer, PROMPT, segments)
+    own = [tokenizer.encode(segment["text"]) for segment in segments]
+    assert ids[-sum(map(len, own)) - 1 :] == [*own[0], *own[1], tokenizer.eos_token_id]
+    assert mask[-len(own[1]) - len(own[0]) - 1 :] == [1] * len(own[0]) + [0] * len(own[1]) + [1]
