@@ -50,7 +50,9 @@ def figure(content: dict[str, Any], dotted: str) -> Any:
 
 
 def shown(value: Any) -> str:
-    """A figure in few characters."""
+    """A figure in few characters; counts by source are added up."""
+    if isinstance(value, dict):
+        return shown(sum(value.values()))
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -191,8 +193,8 @@ class Summary:
 
 
 def _short(dotted: str) -> str:
-    parts = dotted.split(".")
-    return parts[-2] if parts[-1] == "mean" else parts[-1]
+    parts = [part for part in dotted.split(".") if part not in ("mean", "models", "comparisons")]
+    return " ".join(parts[-2:])
 
 
 def _interval(value: dict[str, float] | None) -> str:

@@ -67,10 +67,11 @@ def test_stops_when_all_steps_are_done(sft) -> None:
 
 
 class Verl:
-    """Stands where verl's process stands: trains, saves and logs; polled after every check interval."""
+    """Stands where verl's process stands: trains, saves and logs, and is polled meanwhile or only at its end."""
 
-    def __init__(self, folder: RunFolder, sft, first: int) -> None:
-        self.folder, self.sft, self.first, self.stopped_at = folder, sft, first, None
+    def __init__(self, folder: RunFolder, sft, first: int, polled: bool = True) -> None:
+        self.folder, self.sft, self.first, self.polled = folder, sft, first, polled
+        self.stopped_at: int | None = None
 
     def __call__(self, command, *, log, timeout, environment, on_poll) -> bool:
         for step in range(self.first, self.sft.max_steps + 1):
@@ -78,9 +79,11 @@ class Verl:
             if step % self.sft.check_every == 0:
                 save(self.folder, step)
                 data["val/loss"] = 1 / step
+                if self.polled:
+                    assert not on_poll()  # saved and not yet logged: not to be judged
             with self.folder.live_steps.open("ab") as file:
                 file.write(json.dumps({"step": step, "data": data}).encode() + b"\n")
-            if on_poll():
+            if self.polled and on_poll():
                 self.stopped_at = step
                 return True
         return False
@@ -143,6 +146,22 @@ def test_a_run_without_an_early_stop_takes_all_steps(folder, defaults, sft, monk
     runner = Runner(folder, defaults, sft, monkeypatch)
     assert runner.train(Verl(folder, sft, 1))[-1].stop == "all 40 steps done"
     assert runner.checked == [10, 20, 30, 40]
+
+
+def test_checks_that_are_behind_the_trainer_judge_alike(folder, defaults, sft, monkeypatch) -> None:
+    runner = Runner(folder, defaults, sft, monkeypatch, good_from=20)
+    verdicts = runner.train(Verl(folder, sft, 1, polled=False))
+    assert [(verdict.step, verdict.loss) for verdict in verdicts] == [(10, 1 / 10), (20, 1 / 20)]
+    assert runner.checked == [10, 20]
+
+
+def test_a_verdict_on_a_checkpoint_that_is_gone_is_made_again(folder, defaults, sft, monkeypatch) -> None:
+    Runner(folder, defaults, sft, monkeypatch, good_from=20).train(Verl(folder, sft, 1))
+    kept = [line for line in folder.steps.read_bytes().splitlines(keepends=True) if b'"step": 20,' not in line]
+    folder.steps.write_bytes(b"".join(kept))
+    again = Runner(folder, defaults, sft, monkeypatch, good_from=30)
+    assert [verdict.step for verdict in again.train(Verl(folder, sft, 11))] == [10, 20, 30]
+    assert again.checked == [20, 30]
 
 
 class Killed(BaseException):
