@@ -122,11 +122,12 @@ def run_supervised(
             start_new_session=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})},
         )
-        reader = threading.Thread(target=_copy_lines, args=(process, sink, on_line), daemon=True)
+        faults: list[Exception] = []
+        reader = threading.Thread(target=_copy_lines, args=(process, sink, on_line, faults), daemon=True)
         reader.start()
         stopped = False
         try:
-            while process.poll() is None:
+            while process.poll() is None and not faults:
                 if time.monotonic() - start > timeout:
                     raise CommandError(f"ran past its limit of {timeout / 60:.0f} min; output: {log}")
                 if on_poll is not None and on_poll():
@@ -137,22 +138,32 @@ def run_supervised(
         finally:
             _end_group(process)
             reader.join(timeout=5)
+    if faults:
+        raise faults[0]
     if not stopped and process.returncode != 0:
         raise CommandError(f"exited with status {process.returncode}; output: {log}\n{last_lines(log)}")
     return stopped
 
 
-def _copy_lines(process: subprocess.Popen[str], sink: TextIO, on_line: Callable[[str], None] | None) -> None:
+def _copy_lines(
+    process: subprocess.Popen[str], sink: TextIO, on_line: Callable[[str], None] | None, faults: list[Exception]
+) -> None:
     assert process.stdout is not None
-    for line in process.stdout:
-        sink.write(line)
-        sink.flush()
-        if on_line is not None:
-            on_line(line.rstrip("\n"))
+    try:
+        for line in process.stdout:
+            sink.write(line)
+            sink.flush()
+            if on_line is not None:
+                on_line(line.rstrip("\n"))
+    except Exception as error:
+        # Nobody would read on, and the command would wait for ever to be read.
+        faults.append(error)
 
 
 def _end_group(process: subprocess.Popen[str]) -> None:
     """End a command and what descends from it: asked once, so that its own clean-up runs undisturbed, then killed."""
+    if process.poll() is not None:
+        return  # its number may be another's by now; what it left behind carries the workspace's mark
     try:
         family = psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:

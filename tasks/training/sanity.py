@@ -38,7 +38,7 @@ class SanityCheck:
         """Compare one greedy validation episode with transformers and write its verdict."""
         if index >= self.episodes:
             return
-        verdict = compare_with_transformers(self.model, trajectory)
+        verdict = compare_with_transformers(self.model, trajectory, self.max_logprob_diff)
         verdict["passed"] = verdict["max_logprob_diff"] <= self.max_logprob_diff and verdict["disagreements"] == 0
         path = Path(self.folder) / f"{index}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,12 +85,17 @@ def _model(folder: str) -> Any:
     return AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval()
 
 
-def compare_with_transformers(model: str, trajectory: Trajectory) -> dict[str, Any]:
+def compare_with_transformers(model: str, trajectory: Trajectory, tolerance: float) -> dict[str, Any]:
     """Put a greedy trajectory's ids through transformers.
+
+    Args:
+        model: folder of the weights.
+        trajectory: what the engine generated greedily, with its log-probabilities.
+        tolerance: difference in nats that is float noise, so that a tie may fall either way.
 
     Returns:
         `tokens` generated; `max_logprob_diff` between engine and transformers in nats; `disagreements`: tokens
-        that are not transformers' first choice by more than the float noise of 1e-3 in the logits.
+        that stand behind transformers' first choice by more than the tolerance.
     """
     import torch
 
@@ -107,5 +112,5 @@ def compare_with_transformers(model: str, trajectory: Trajectory) -> dict[str, A
     return {
         "tokens": int(generated.sum()),
         "max_logprob_diff": float((expected - seen).abs().max()),
-        "disagreements": int((behind > 1e-3).sum()),
+        "disagreements": int((behind > tolerance).sum()),
     }

@@ -33,7 +33,10 @@ def workspace(tmp_path_factory):
     subprocess.run(["git", "clone", "-q", str(ROOT), str(folder)], check=True)
     for path in ("tasks", "flows", "params", "dvc.yaml"):  # what is being worked on, not only what is committed
         subprocess.run(["cp", "-r", str(ROOT / path), str(folder)], check=True)
-    read = [yaml.safe_load(path.read_text()) for path in (ROOT / "params/tiny.yaml", Path(__file__).with_name("reduced.yaml"))]
+    read = [
+        yaml.safe_load(path.read_text())
+        for path in (ROOT / "params/tiny.yaml", Path(__file__).with_name("reduced.yaml"))
+    ]
     (folder / "params/reduced.yaml").write_text(yaml.safe_dump(overlay(*read)))
     (folder / "first-run.txt").write_text(run(folder, "flows.train_and_eval", "--profile", "reduced"))
     return folder
@@ -83,6 +86,7 @@ def test_rl_really_trained(workspace):
     rl, merge = figures(workspace, "rl"), figures(workspace, "merge")
     assert rl["steps"] == 2
     assert rl["score_first"] > 0
+    assert rl["rollout_prob_diff_max"] < 1e-3
     assert rl["rollout_logprob_diff_max"] < 1e-3
     assert rl["sanity_max_logprob_diff"] < 1e-3
     assert merge["max_logit_diff"] == 0

@@ -39,7 +39,7 @@ if __name__ == "__main__":
         return [t.response_ids for t in trajectories]
 
     def compared(model, trajectories):
-        verdicts = [compare_with_transformers(model, t) for t in trajectories]
+        verdicts = [compare_with_transformers(model, t, 1e-3) for t in trajectories]
         return [max(v["max_logprob_diff"] for v in verdicts), sum(v["disagreements"] for v in verdicts)]
 
     one, other = settings["models"]
