@@ -30,6 +30,7 @@ from flows.server import prefect_server
 from flows.stage import LOGS, Result, StageError, dvc_stage, stage_order
 from tasks import params, processes, tracking
 from tasks.errors import InputError
+from tasks.release import action
 
 RESUMES = ("sft", "rl")  # stages that go on from their last checkpoint: a crash is worth a second try
 MARGIN = 30.0  # minutes that a stage may take beside its own training limit
@@ -44,32 +45,18 @@ def time_limit(stage: str, content: dict[str, Any]) -> float:
 
 
 @task(task_run_name="release", cache_policy=NO_CACHE)
-def release(environment: dict[str, str]) -> None:
-    """The release action: moves the champion or not, by the gate's decision; never cached."""
-    logger = get_run_logger()
-    lines: list[str] = []
+def release() -> None:
+    """The release action: moves the champion or not, by the gate's decision; never cached.
 
-    def say(line: str) -> None:
-        lines.append(line)
-        logger.info(line)
-        if TERMINAL:
-            print(line, flush=True)
-
-    log = LOGS / "release.log"
-    log.unlink(missing_ok=True)
-    mark = {processes.MARK: str(Path.cwd())}
+    In this process: MLflow is imported here already, which takes a child of its own 3 s.
+    """
     try:
-        processes.run_supervised(
-            [sys.executable, "-m", "tasks.release"],
-            log=log,
-            timeout=600,
-            environment={**environment, **mark},
-            on_line=say,
-        )
-    except processes.CommandError as error:
-        code = 2 if "exited with status 2" in str(error) else 1
-        last = lines[-1] if lines else str(error)
-        raise StageError("release", code, last if ": error: " in last else f"release: error: {last}") from None
+        line = f"release: {action.release()}"
+    except InputError as error:
+        raise StageError("release", 2, f"release: error: {error}") from None
+    get_run_logger().info(line)
+    if TERMINAL:
+        print(line, flush=True)
 
 
 @flow(name="train-and-eval", flow_run_name="train-and-eval-{profile}", validate_parameters=False)
@@ -99,7 +86,7 @@ def _run_all(stages: list[str], content: dict[str, Any], run: tracking.Run) -> P
         run.tag(**{f"state.{stage}": results[-1].state})
     decision = read_decision() if "gate" in stages else None
     if decision is not None:
-        release(environment)
+        release()
     report = summary.Summary.collect(results, time.monotonic() - start, decision, run.run_id)
     create_table_artifact(key="stages", table=report.rows(), description="Stages of this run")
     create_markdown_artifact(key="result", markdown=report.markdown(), description="Figures and where to look next")
@@ -144,9 +131,9 @@ def main() -> int:
         print(f"train-and-eval: error: {error}", file=sys.stderr)
         return 2
     except StageError as error:
-        print(
-            f"train-and-eval: stage {error.stage} failed; its whole output: {LOGS / error.stage}.log", file=sys.stderr
-        )
+        log = LOGS / f"{error.stage}.log"
+        output = f"; its whole output: {log}" if log.is_file() else ""
+        print(f"train-and-eval: stage {error.stage} failed{output}", file=sys.stderr)
         print(error.line, file=sys.stderr)
         return 2 if error.exit_code == 2 else 1
     except KeyboardInterrupt:

@@ -8,8 +8,7 @@ import yaml
 
 from tasks import lineage, tracking
 from tasks.errors import InputError
-from tasks.release import __main__ as action
-from tasks.release import registry
+from tasks.release import action, registry
 
 
 def decide(root, decision, model_hash, successes, failed=()):
