@@ -5,15 +5,13 @@ A stage module holds one function `run(stage) -> figures` and ends with `main("N
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import shutil
 import signal
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,7 +19,8 @@ from typing import Any
 import tasks.quiet  # noqa: F401  before any engine is imported
 from tasks import params as parameters
 from tasks import processes
-from tasks.errors import InputError
+from tasks.errors import InputError, exit_on_input_error
+from tasks.files import write_json
 
 # The sections of the parameters and the earlier stages whose outputs each stage reads: dvc.yaml says
 # the same (tests/test_contract.py holds them together), and a stage can reach no others.
@@ -123,43 +122,6 @@ class Stage:
                 with path.open("rb") as file:
                     digest.update(hashlib.file_digest(file, "sha256").digest())
         return digest.hexdigest()[:16]
-
-
-def write_text_aside(path: Path, text: str) -> None:
-    """Write a file under another name and rename it, so that nobody ever reads half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.partial")
-    aside.write_text(text, encoding="utf-8")
-    os.replace(aside, path)
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write JSON aside and rename it; NaN is refused, as JSON has none."""
-    write_text_aside(path, json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
-
-
-def read_json(path: Path) -> Any:
-    """Read a JSON file that an earlier stage wrote.
-
-    Raises:
-        InputError: it is missing or no JSON.
-    """
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError("no such file", where=str(path), mend="run the earlier stages with `dvc repro`") from None
-    except json.JSONDecodeError as error:
-        raise InputError(f"not JSON: {error}", where=str(path)) from None
-
-
-@contextlib.contextmanager
-def exit_on_input_error(name: str) -> Iterator[None]:
-    """End the process with code 2 and one line when the input or the parameters are wrong."""
-    try:
-        yield
-    except InputError as error:
-        print(f"{name}: error: {error}", file=sys.stderr, flush=True)
-        raise SystemExit(2) from None
 
 
 def _turn_sigterm_into_exit(number: int, frame: FrameType | None) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
+from collections.abc import Iterator
+
 
 class InputError(Exception):
     """Wrong input or parameters. A stage that meets it ends with exit code 2 and this one line.
@@ -16,3 +20,13 @@ class InputError(Exception):
         self.what, self.where, self.mend = what, where, mend
         line = f"{where}: {what}" if where else what
         super().__init__(f"{line}; {mend}" if mend else line)
+
+
+@contextlib.contextmanager
+def exit_on_input_error(name: str) -> Iterator[None]:
+    """End the process with code 2 and one line when the input or the parameters are wrong."""
+    try:
+        yield
+    except InputError as error:
+        print(f"{name}: error: {error}", file=sys.stderr, flush=True)
+        raise SystemExit(2) from None

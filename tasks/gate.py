@@ -15,8 +15,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tasks.contract import UPSTREAM, Stage, exit_on_input_error, main, read_json, write_json
-from tasks.errors import InputError
+from tasks.contract import UPSTREAM, Stage, main
+from tasks.errors import InputError, exit_on_input_error
+from tasks.files import read_json, write_json
 from tasks.release import gating
 
 DECISION = Path("data/gate/decision.json")

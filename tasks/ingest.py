@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from tasks.agent import environments
-from tasks.contract import Figures, Stage, main, write_json
+from tasks.contract import Figures, Stage, main
 from tasks.errors import InputError
+from tasks.files import write_json
 from tasks.params import FileSource, Ingest
 from tasks.qa import mixing, readers, rows, world
 from tasks.qa.records import SPLITS, Passage, Question, Split

@@ -22,8 +22,8 @@ from rich.markup import escape
 from rich.tree import Tree
 
 from tasks import params, tracking
-from tasks.contract import UPSTREAM, exit_on_input_error
-from tasks.errors import InputError
+from tasks.contract import UPSTREAM
+from tasks.errors import InputError, exit_on_input_error
 from tasks.release import registry
 
 

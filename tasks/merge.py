@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tasks.contract import Figures, Stage, main, read_json
+from tasks.contract import Figures, Stage, main
+from tasks.files import read_json
 
 
 def run(stage: Stage) -> Figures:

@@ -15,7 +15,8 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from tasks.errors import InputError
+from tasks.errors import InputError, exit_on_input_error
+from tasks.files import write_text_aside
 
 DEFAULTS = Path("params/defaults.yaml")
 PROFILE = Path("params/profile.yaml")
@@ -360,8 +361,6 @@ def load() -> Params:
 
 def main() -> None:
     """Stage `params`: resolve the profile in force into data/params/params.yaml."""
-    from tasks.contract import exit_on_input_error, write_text_aside
-
     with exit_on_input_error("params"):
         content = resolve(profile_name())
         write_text_aside(RESOLVED, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tasks.contract import Figures, Stage, main, write_json
+from tasks.contract import Figures, Stage, main
+from tasks.files import write_json
 from tasks.processes import CommandError
 
 

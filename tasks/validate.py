@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from tasks.contract import Figures, Stage, main, write_json
+from tasks.contract import Figures, Stage, main
 from tasks.errors import InputError
+from tasks.files import write_json
 from tasks.qa.form import prompt_fault
 from tasks.qa.records import SPLITS, Split
 

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from tasks import tracking
-from tasks.contract import SECTIONS, UPSTREAM, write_json
+from tasks.contract import SECTIONS, UPSTREAM
+from tasks.files import write_json
 
 ROOT = Path(__file__).parents[1]
 STAGES = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]

@@ -1,6 +1,6 @@
 """`python -m tasks.release`: carry out the gate's decision and say what was done."""
 
-from tasks.contract import exit_on_input_error
+from tasks.errors import exit_on_input_error
 from tasks.release.action import release
 
 with exit_on_input_error("release"):

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from tasks import params, tracking
-from tasks.contract import UPSTREAM, read_json
+from tasks.contract import UPSTREAM
 from tasks.errors import InputError
+from tasks.files import read_json
 from tasks.release import registry
 from tasks.release.comparison import compare
 

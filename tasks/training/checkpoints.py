@@ -11,7 +11,7 @@ import os
 import shutil
 from pathlib import Path
 
-from tasks.contract import write_text_aside
+from tasks.files import write_text_aside
 from tasks.training.steps import read_steps, whole_lines, write_steps
 
 TRACKER = "latest_checkpointed_iteration.txt"

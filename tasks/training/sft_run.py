@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tasks.agent.trajectory import Trajectory
-from tasks.contract import write_text_aside
 from tasks.evaluation.sampling import pass_at_k
+from tasks.files import write_text_aside
 from tasks.params import Episode, Sft
 from tasks.processes import run_supervised
 from tasks.training.checkpoints import RunFolder

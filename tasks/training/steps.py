@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from tasks.contract import write_text_aside
+from tasks.files import write_text_aside
 
 Step = dict[str, Any]
 
