@@ -8,11 +8,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from hypothesis import HealthCheck, settings
 
 from tasks import params
 from tasks.contract import Stage
 
 ROOT = Path(__file__).parents[1]
+
+# How fast the machine is must never decide a test.
+settings.register_profile("forager", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("forager")
 
 
 class Track:

@@ -1,14 +1,14 @@
 import pandas as pd
 import pytest
 
-from tasks.agent.environments.search.environment import Environment, Params
+from tasks.agent.environments.search.environment import Environment, SearchParams
 from tasks.qa.records import Passage, Question
 from tasks.qa.rows import write_corpus, write_splits
 
 TEMPLATE = "Answer.\n\nQuestion: {question}"
 QUESTION = Question("q1", "world-one-hop", "Who employs Karo?", ("Dunel", "the Dunel"), 1, ("Karo",), ("p1",), "x")
 NO_GOLD = Question("q2", "nq", "Who?", ("Karo",), 1, (), (), "x")
-SEARCH = Environment(Params(em_score=1.0, format_score=0.1))
+SEARCH = Environment(SearchParams(em_score=1.0, format_score=0.1))
 
 
 class Arithmetic:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tasks.agent.environments.search.environment import Environment, Params
+from tasks.agent.environments.search.environment import Environment, SearchParams
 from tasks.params import Validate
 from tasks.qa import suite
 from tasks.qa.form import prompt_fault, row_faults
@@ -13,7 +13,7 @@ from tasks.qa.records import SPLITS, Passage, Question
 from tasks.qa.rows import write_corpus, write_splits
 
 SETTINGS = Validate(window=20, max_share_gap=0.5, run_probability=1e-4, min_rows=10)
-ENVIRONMENT = Environment(Params(em_score=1.0, format_score=0.1))
+ENVIRONMENT = Environment(SearchParams(em_score=1.0, format_score=0.1))
 
 
 def ask(split: str, number: int) -> Question:
