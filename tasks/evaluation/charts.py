@@ -61,7 +61,9 @@ def series(steps: Sequence[Mapping[str, Any]], panel: Panel) -> dict[str, Points
         for name, value in step["data"].items():
             prefix = next((m for m in panel.metrics if name == m or (m.endswith("/") and name.startswith(m))), None)
             if prefix is not None and isinstance(value, int | float):
-                found.setdefault(name.removeprefix(prefix) or name, []).append((step["step"], float(value)))
+                # verl's core validation metric of a source: the panel's title says what it is.
+                short = name.removeprefix(prefix).removesuffix("/reward/mean@1") or name
+                found.setdefault(short, []).append((step["step"], float(value)))
     return found
 
 

@@ -114,7 +114,7 @@ def test_charts_never_share_an_id_and_take_the_pages_colours() -> None:
 
 def test_series_take_a_name_or_all_below_a_prefix() -> None:
     assert series(STEPS, PANELS[0]) == {"critic/score/mean": [(1, 0.3), (2, 0.5)]}
-    assert series(STEPS, PANELS[1]) == {"nq/reward/mean@1": [(0, 0.2), (2, 0.4)], "hp/reward/mean@1": [(2, 0.1)]}
+    assert series(STEPS, PANELS[1]) == {"nq": [(0, 0.2), (2, 0.4)], "hp": [(2, 0.1)]}
 
 
 def test_generated_text_is_cut_at_its_blocks() -> None:
