@@ -39,8 +39,6 @@ def prefect_server() -> Iterator[None]:
         "127.0.0.1",
         "--port",
         str(OWN_PORT),
-        "--log-level",
-        "error",
     ]
     # As prefect.server.api.server.SubprocessASGIServer starts it: no UI, and no service that outlives a run.
     settings = {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}

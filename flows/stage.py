@@ -103,7 +103,8 @@ def run_stage(stage: str, timeout: float, environment: Mapping[str, str], say: C
     if is_fresh(stage):
         return Result(stage, "Cached", time.monotonic() - start)
     log = LOGS / f"{stage}.log"
-    log.unlink(missing_ok=True)
+    if log.is_file():
+        log.replace(log.with_suffix(".previous.log"))
     lines: list[str] = []
 
     def on_line(line: str) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import psutil
 from prefect import flow, get_run_logger, task
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
@@ -32,6 +33,7 @@ from tasks import params, processes, tracking
 from tasks.errors import InputError
 from tasks.release import action
 
+STARTED = psutil.Process().create_time()  # what a person waits for begins before anything is imported
 RESUMES = ("sft", "rl")  # stages that go on from their last checkpoint: a crash is worth a second try
 MARGIN = 30.0  # minutes that a stage may take beside its own training limit
 LIMIT = 120.0  # minutes for a stage that has no limit of its own
@@ -76,7 +78,7 @@ def train_and_eval(profile: str = "tiny") -> PrefectState[list[Result]]:
 
 
 def _run_all(stages: list[str], content: dict[str, Any], run: tracking.Run) -> PrefectState[list[Result]]:
-    start = time.monotonic()
+    start = STARTED if TERMINAL else time.time()
     environment = {tracking.PARENT_RUN: run.run_id}
     results: list[Result] = []
     for stage in stages:
@@ -87,7 +89,7 @@ def _run_all(stages: list[str], content: dict[str, Any], run: tracking.Run) -> P
     decision = read_decision() if "gate" in stages else None
     if decision is not None:
         release()
-    report = summary.Summary.collect(results, time.monotonic() - start, decision, run.run_id)
+    report = summary.Summary.collect(results, time.time() - start, decision, run.run_id)
     create_table_artifact(key="stages", table=report.rows(), description="Stages of this run")
     create_markdown_artifact(key="result", markdown=report.markdown(), description="Figures and where to look next")
     if TERMINAL:
@@ -104,6 +106,7 @@ def read_decision() -> dict[str, Any]:
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
+    print("train-and-eval: told to stop; ending the running stage", file=sys.stderr, flush=True)
     # Unwinds the with-blocks: the running stage is ended and MLflow's runs are closed as failed.
     raise SystemExit(128 + number)
 

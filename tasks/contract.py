@@ -5,16 +5,20 @@ A stage module holds one function `run(stage) -> figures` and ends with `main("N
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+import yaml
 
 import tasks.quiet  # noqa: F401  before any engine is imported
 from tasks import params as parameters
@@ -77,7 +81,6 @@ class Stage:
         params: the sections that the stage reads.
         profile: name of the profile in force.
         out: folder that takes the outputs; renamed to `data/NAME` when the stage has ended well.
-        environment: mapping of variables that this stage's child processes need for tracking.
         track: the stage's MLflow run (`tasks.tracking.Run`).
     """
 
@@ -114,14 +117,48 @@ class Stage:
         return path
 
     def fingerprint(self) -> str:
-        """Hash of the parameters and inputs of the stage: what resumable state is filed under."""
+        """Hash of the stage's parameters, inputs and code: what resumable state is filed under."""
         digest = hashlib.sha256(json.dumps(self.params.plain(), sort_keys=True).encode())
-        for upstream in UPSTREAM[self.name]:
-            for path in sorted(p for p in Path("data", upstream).rglob("*") if p.is_file()):
+        inputs = [Path("data", upstream) for upstream in UPSTREAM[self.name]]
+        for folder in [*inputs, *_code_of(self.name)]:
+            for path in sorted(p for p in (folder, *folder.rglob("*")) if p.is_file() and p.suffix != ".pyc"):
                 digest.update(str(path).encode())
                 with path.open("rb") as file:
                     digest.update(hashlib.file_digest(file, "sha256").digest())
         return digest.hexdigest()[:16]
+
+
+def _code_of(stage: str) -> list[Path]:
+    """The files and folders of code that dvc.yaml lets the stage depend on."""
+    stages = yaml.safe_load(Path("dvc.yaml").read_text(encoding="utf-8"))["stages"]
+    return [Path(path) for path in stages[stage]["deps"] if path.startswith("tasks/")]
+
+
+@contextlib.contextmanager
+def _alone(name: str) -> Iterator[None]:
+    """Hold the workspace's stage lock, which the kernel frees however the process ends.
+
+    A stage whose parent has died (the dvc that ran it was killed) is a leftover, and is ended.
+
+    Raises:
+        InputError: another stage is at work here.
+    """
+    path = Path(".forager/stage.lock")
+    path.parent.mkdir(exist_ok=True)
+    with path.open("a+", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            pid, parent, other = lock.read().split()
+            if processes.parent_of(int(pid)) == int(parent):
+                raise InputError(f"stage {other} is at work in this folder (pid {pid})", mend="wait for it") from None
+            processes.end_leftovers()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.truncate(0)
+        lock.write(f"{os.getpid()} {os.getppid()} {name}")
+        lock.flush()
+        yield
 
 
 def _turn_sigterm_into_exit(number: int, frame: FrameType | None) -> None:
@@ -138,6 +175,11 @@ def main(name: str, run: Callable[[Stage], Figures]) -> None:
         params = parameters.load()
     processes.mark_environment()
     signal.signal(signal.SIGTERM, _turn_sigterm_into_exit)
+    with exit_on_input_error(name), _alone(name):
+        _run_alone(name, run, params)
+
+
+def _run_alone(name: str, run: Callable[[Stage], Figures], params: parameters.Params) -> None:
     ended = processes.end_leftovers()
     if ended:
         print(f"{name}: ended {ended} processes that an earlier, killed run had left behind", flush=True)
@@ -145,20 +187,19 @@ def main(name: str, run: Callable[[Stage], Figures]) -> None:
 
     out = Path("data", name)
     aside = Path("data", f".{name}.partial")
-    with exit_on_input_error(name):
-        try:
-            shutil.rmtree(aside, ignore_errors=True)
-            aside.mkdir(parents=True)
-            with tracking.stage_run(name, Parameters(name, params).plain(), params.profile, UPSTREAM[name]) as track:
-                stage = Stage(name, params, aside, track)
-                figures = run(stage)
-                write_json(aside / "figures.json", figures)
-                track.log_figures(figures)
-                shutil.rmtree(out, ignore_errors=True)
-                os.replace(aside, out)
-                write_json(Path("metrics", f"{name}.json"), {**figures, "run_id": track.run_id})
-                stage.finish()
-                stage.say("done")
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
-            processes.end_leftovers()
+    try:
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir(parents=True)
+        with tracking.stage_run(name, Parameters(name, params).plain(), params.profile, UPSTREAM[name]) as track:
+            stage = Stage(name, params, aside, track)
+            figures = run(stage)
+            write_json(aside / "figures.json", figures)
+            track.log_figures(figures)
+            shutil.rmtree(out, ignore_errors=True)
+            os.replace(aside, out)
+            write_json(Path("metrics", f"{name}.json"), {**figures, "run_id": track.run_id})
+            stage.finish()
+            stage.say("done")
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+        processes.end_leftovers()

@@ -33,10 +33,12 @@ def run(stage: Stage) -> Figures:
     splits, dropped = mixing.mix(
         sources, validation_share=settings.validation_share, shuffle=settings.shuffle, seed=stage.params.seed
     )
-    for split in ("train", "test"):
+    for split in ("train", "test", "validation"):
         if not splits[split]:
             raise InputError(
-                f"there is no {split} question", where="ingest.sources", mend="name a source that brings some"
+                f"there is no {split} question",
+                where="ingest.sources",
+                mend="name a source that brings some, or raise ingest.validation_share",
             )
     environment = environments.create(stage.params.environment)
     counts = rows.write_splits(stage.out, splits, environment, stage.params.episode.prompt)
@@ -84,7 +86,7 @@ def _read(settings: Ingest, seed: int) -> tuple[list[mixing.Source], list[Passag
                 "licence": source.licence,
             }
         else:
-            made = world.generate(seed, source.people, source.questions, source.kinds)
+            made = world.generate(seed, source.people.by_split(), source.questions.by_split(), source.kinds)
             parts.append(made.passages)
             for split, questions in made.questions.items():
                 joined.setdefault("world", {}).setdefault(split, []).extend(questions)

@@ -32,15 +32,27 @@ class Section(BaseModel):
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(gt=0)]
-Float = Annotated[float, Field(strict=False)]
+Float = Annotated[float, Field(strict=False, allow_inf_nan=False, ge=0)]
+
+
+class SplitCounts(Section):
+    """A number for each split."""
+
+    train: Positive
+    validation: Positive
+    test: Positive
+
+    def by_split(self) -> dict[Literal["train", "validation", "test"], int]:
+        """The numbers by the split's name."""
+        return {"train": self.train, "validation": self.validation, "test": self.test}
 
 
 class WorldSource(Section):
     """The generated world: see `tasks/qa/world.py`."""
 
     reader: Literal["world"]
-    people: dict[Literal["train", "validation", "test"], Positive]
-    questions: dict[Literal["train", "validation", "test"], Positive]
+    people: SplitCounts
+    questions: SplitCounts
     kinds: dict[Literal["one-hop", "two-hop", "comparison"], Share]
 
 
@@ -75,7 +87,7 @@ class Architecture(Section):
     layers: Positive
     heads: Positive
     kv_heads: Positive
-    vocabulary: Positive
+    vocabulary: Annotated[int, Field(ge=320)]  # 256 bytes, the special tokens, the tags, some merges
 
 
 class Policy(Section):
@@ -171,7 +183,7 @@ class Merge(Section):
 
 class Evaluate(Section):
     questions: Positive
-    confidence: Share
+    confidence: Annotated[float, Field(gt=0, lt=1)]
     bootstrap: Positive
     examples: Positive
 
@@ -196,7 +208,7 @@ class Params(Section):
     """All parameters of a run; one section a stage, and five shared ones."""
 
     profile: str
-    seed: int
+    seed: Annotated[int, Field(ge=0, lt=2**32)]
     environment: Environment
     retrieval: Retrieval
     episode: Episode
@@ -215,6 +227,13 @@ class Params(Section):
     def _fits(self) -> Params:
         if self.rl.steps < self.rl.validate_every:
             raise ValueError("rl.validate_every: larger than rl.steps, so no checkpoint would ever be measured")
+        if "{question}" not in self.episode.prompt:
+            raise ValueError("episode.prompt: must hold {question}, or the policy would never see one")
+        shape = self.policy.architecture
+        if shape.hidden_size % (2 * shape.heads) or shape.heads % shape.kv_heads:
+            raise ValueError("policy.architecture: heads must divide hidden_size evenly, and kv_heads the heads")
+        if self.policy.pretraining.sequence_length > self.episode.max_prompt_tokens + self.episode.max_response_tokens:
+            raise ValueError("policy.pretraining.sequence_length: longer than an episode's prompt and response")
         rollouts = self.rl.prompts * self.rl.samples
         if rollouts % min(self.rl.micro_batch_size, rollouts):
             raise ValueError(f"rl.micro_batch_size: must divide rl.prompts x rl.samples = {rollouts}")
@@ -231,6 +250,8 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         raise InputError("no such file", where=str(path), mend="see the README's section on profiles")
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise InputError(f"not UTF-8: {error.reason} at byte {error.start}", where=str(path)) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
@@ -303,12 +324,16 @@ def parse(content: dict[str, Any], where: str) -> Params:
         InputError: a key is unknown or missing, or a value has the wrong type or range.
     """
     from tasks.agent.environments import environment_params
+    from tasks.release import gating
 
     try:
         params = Params.model_validate(content)
     except ValidationError as error:
         raise _refuse(error, content, where) from None
     environment_params(params.environment, where)
+    sections = [field.alias or name for name, field in Params.model_fields.items()]
+    for name, check in params.gate.checks.items():
+        gating.parse(name, check.expression, check.severity, sections)  # now, and not after hours of training
     return params
 
 
@@ -337,6 +362,8 @@ def resolve(profile: str) -> dict[str, Any]:
     if profile not in profiles():
         raise InputError(f"no profile {profile!r}", where=str(path), mend=f"profiles are: {', '.join(profiles())}")
     top = _read_yaml(path)
+    if "profile" in top:
+        raise InputError("unknown key 'profile'", where=str(path), mend="the file's name is the profile's name")
     content = {"profile": profile, **overlay(_read_yaml(DEFAULTS), top)}
     parse(content, where=f"{path} over {DEFAULTS}" if top else str(DEFAULTS))
     return content

@@ -49,6 +49,14 @@ def marked_processes(workspace: Path | None = None, mark: str = MARK) -> list[ps
     return found
 
 
+def parent_of(pid: int) -> int | None:
+    """Number of a process's parent; None when there is no such process."""
+    try:
+        return psutil.Process(pid).ppid()
+    except psutil.NoSuchProcess:
+        return None
+
+
 def end_processes(processes: Sequence[psutil.Process], patience: float = 3.0) -> int:
     """Ask processes to end, and kill those that still live after `patience` seconds; returns how many there were."""
     for process in processes:
@@ -75,8 +83,17 @@ def end_leftovers(workspace: Path | None = None, patience: float = 3.0, mark: st
         found = marked_processes(workspace, mark)
         if not found:
             break
-        ended += end_processes(found, patience)
+        ended += end_processes(_with_descendants(found), patience)
     return ended
+
+
+def _with_descendants(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
+    """Processes and all that descend from them: Ray's agents set their title over their environment, mark included."""
+    kin, family = _kin(psutil.Process()), {process.pid: process for process in processes}
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            family |= {child.pid: child for child in process.children(recursive=True) if child.pid not in kin}
+    return list(family.values())
 
 
 class CommandError(RuntimeError):

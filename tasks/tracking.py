@@ -97,11 +97,6 @@ class Run:
     def __init__(self, mlflow: Any, run_id: str) -> None:
         self._mlflow, self.run_id = mlflow, run_id
 
-    @property
-    def environment(self) -> dict[str, str]:
-        """Variables by which a child process logs into this run (verl's logger joins it by MLFLOW_RUN_ID)."""
-        return {"MLFLOW_TRACKING_URI": tracking_uri(), "MLFLOW_RUN_ID": self.run_id}
-
     def log_figures(self, figures: Mapping[str, Any], step: int | None = None) -> None:
         """Log every finite number of a nested mapping as a metric with a dotted name.
 
@@ -215,8 +210,3 @@ def find_run(run_id: str) -> Record | None:
         tags=dict(run.data.tags),
         data={item.dataset.name: item.dataset.digest for item in run.inputs.dataset_inputs},
     )
-
-
-def artifact_location(run_id: str) -> str:
-    """Address of a run's artifacts."""
-    return connect().get_run(run_id).info.artifact_uri

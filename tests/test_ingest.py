@@ -92,12 +92,11 @@ def test_files_are_read_mixed_and_named_in_the_manifest(make_stage, files):
 
 def test_hotpotqa_brings_its_passages_where_there_is_no_corpus(make_stage, tmp_path):
     question = {"answer": "x", "supporting_facts": [["A", 0]], "context": [["A", ["One."]], ["B", ["Two."]]]}
-    for name in ("train", "test"):
+    names = ("train", "validation", "test")
+    for name in names:
         row = {"_id": name, "question": f"Which {name}?", **question}
         (tmp_path / f"{name}.json").write_text(json.dumps([row]))
-    sources = [
-        {"reader": "hotpotqa", "name": "hotpotqa", "path": f"{name}.json", "split": name} for name in ("train", "test")
-    ]
+    sources = [{"reader": "hotpotqa", "name": "hotpotqa", "path": f"{name}.json", "split": name} for name in names]
     stage = make_stage("ingest", ingest={"data_dir": ".", "sources": sources})
     assert ingest.run(stage)["passages"] == 2
     corpus = pd.read_parquet(stage.out / "corpus.parquet").set_index("title")

@@ -7,7 +7,6 @@ batch's make-up then depends on nothing but the data, so a greedy second run giv
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import os
 import zlib
@@ -72,11 +71,6 @@ class Engine:
     def load_weights(self, model: Path) -> None:
         """Exchange the weights for those of another checkpoint of the same architecture and tokenizer."""
         self._engine.collective_rpc("reload_weights", kwargs={"weights_path": str(model)})
-
-    def close(self) -> None:
-        """Free the engine's memory."""
-        del self._engine
-        gc.collect()
 
     def play(
         self,

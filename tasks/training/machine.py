@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+import shutil
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 
@@ -52,3 +57,24 @@ def engine_environment(cache: Path = Path(".forager/cache")) -> Mapping[str, str
             "VLLM_CPU_NUM_OF_RESERVED_CPU": "0",
         }
     return {key: value for key, value in variables.items() if key == "PYTHONPATH" or key not in os.environ}
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A temporary folder for one run of verl; what a killed run of this workspace has left goes first.
+
+    Its path is short, as Ray's sockets need it, and `python_in(scratch)` is this interpreter under a name without
+    spaces: Ray 2.60.0 (_private/runtime_env/context.py, exec_worker) pastes its workers' interpreter into a shell
+    command without quotes, and a clone may lie anywhere.
+    """
+    prefix = f"forager-{zlib.crc32(str(Path.cwd()).encode()):08x}-"
+    for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
+        (Path(folder) / "venv").symlink_to(sys.prefix)
+        yield Path(folder)
+
+
+def python_in(scratch: Path) -> str:
+    """This interpreter by its name in a scratch folder."""
+    return str(scratch / "venv" / "bin" / Path(sys.executable).name)

@@ -6,7 +6,10 @@ Every line is one of verl 0.9.1's own keys (verl/trainer/config/ppo_trainer.yaml
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil, prod
 from pathlib import Path
+
+from safetensors import safe_open
 
 from tasks.params import Episode, Rl
 from tasks.training.overrides import hydra_overrides
@@ -30,7 +33,18 @@ def kv_cache_tokens(episode: Episode) -> int:
     return episode.max_prompt_tokens + episode.max_response_tokens
 
 
-def rl_overrides(rl: Rl, episode: Episode, files: RlFiles, *, seed: int, dtype: str, gpu: bool) -> list[str]:
+def bucket_megabytes(model: Path) -> int:
+    """Megabytes of the bucket in which weights travel to vLLM: the largest tensor must fit, as float32."""
+    largest = 0
+    for path in model.glob("*.safetensors"):
+        with safe_open(path, "pt") as tensors:
+            largest = max(largest, *(prod(tensors.get_slice(name).get_shape()) for name in tensors.keys()))  # noqa: SIM118
+    return max(64, ceil(4 * largest / 2**20))
+
+
+def rl_overrides(
+    rl: Rl, episode: Episode, files: RlFiles, *, seed: int, dtype: str, gpu: bool, bucket: int
+) -> list[str]:
     """Hydra overrides for `verl.trainer.main_ppo`.
 
     Args:
@@ -40,6 +54,7 @@ def rl_overrides(rl: Rl, episode: Episode, files: RlFiles, *, seed: int, dtype: 
         seed: of data order, training and sampling.
         dtype: `float32` or `bfloat16`, of training and sampling alike.
         gpu: whether a CUDA device is there.
+        bucket: megabytes of the bucket in which weights travel to vLLM.
     """
     actor, rollout, model = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.model"
     precision = {"float32": "fp32", "bfloat16": "bf16"}[dtype]
@@ -82,6 +97,7 @@ def rl_overrides(rl: Rl, episode: Episode, files: RlFiles, *, seed: int, dtype: 
         f"{rollout}.calculate_log_probs": True,
         f"{rollout}.tensor_model_parallel_size": 1,
         f"{rollout}.enforce_eager": True,
+        f"{rollout}.checkpoint_engine.update_weights_bucket_megabytes": bucket,
         f"{rollout}.free_cache_engine": gpu,
         # A seeded request cut into chunks fails on a CPU: see evaluation/vllm_engine.py.
         f"{rollout}.enable_chunked_prefill": gpu,
@@ -114,7 +130,6 @@ def rl_overrides(rl: Rl, episode: Episode, files: RlFiles, *, seed: int, dtype: 
         settings |= {
             "trainer.device": "cpu",
             f"+{rollout}.enable_sleep_mode": False,
-            f"{rollout}.checkpoint_engine.update_weights_bucket_megabytes": 64,
             f"+{rollout}.engine_kwargs.vllm.worker_extension_cls": "tasks.training.vllm_worker.CpuWorkerExtension",
             # Logical resources: verl's placement group asks for a GPU and for more cores than a laptop has.
             "ray_kwargs.ray_init.num_cpus": 16,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -17,8 +15,9 @@ import yaml
 from tasks.params import Episode, Rl
 from tasks.processes import CommandError, run_supervised
 from tasks.training.checkpoints import RunFolder
-from tasks.training.machine import engine_environment, has_gpu
-from tasks.training.rl_config import RlFiles, rl_overrides
+from tasks.training.machine import engine_environment, has_gpu, python_in, scratch_folder
+from tasks.training.overrides import check_overrides, run_folder
+from tasks.training.rl_config import RlFiles, bucket_megabytes, rl_overrides
 from tasks.training.sanity import SanityCheck
 from tasks.training.steps import Follower, whole_lines
 
@@ -61,6 +60,7 @@ def train(
     Raises:
         CommandError: verl failed, ran past `rl.timeout_minutes`, or the sanity check stopped it.
     """
+    check_overrides("rl", "ppo_trainer", rl.overrides)
     done = folder.rewind()
     rows = folder.path / "validation.parquet"
     sanity = _sanity(folder, rl, model, write_validation_rows(validation_rows, rows, rl.validation_questions))
@@ -77,7 +77,7 @@ def train(
     target = {"name": "forager", "_target_": "tasks.agent.verl_loop.ForagerAgentLoop", "settings": str(settings)}
     loop.write_text(yaml.safe_dump([target]), encoding="utf-8")
     files = RlFiles(model, train_rows, rows, loop, folder.checkpoints)
-    overrides = rl_overrides(rl, episode, files, seed=seed, dtype=dtype, gpu=has_gpu())
+    overrides = rl_overrides(rl, episode, files, seed=seed, dtype=dtype, gpu=has_gpu(), bucket=bucket_megabytes(model))
     follower = Follower(folder.live_steps, on_step)
 
     def poll() -> bool:
@@ -87,16 +87,15 @@ def train(
             raise CommandError(f"sanity check: the engine and transformers disagree before the first step: {failed[0]}")
         return False
 
-    # Ray's sockets need a short path; its folder goes with the run.
-    with tempfile.TemporaryDirectory(prefix="forager-ray-", ignore_cleanup_errors=True) as scratch:
+    with scratch_folder() as scratch:
         run_supervised(
-            [sys.executable, "-m", "verl.trainer.main_ppo", *overrides, f"hydra.run.dir={scratch}/hydra"],
+            [python_in(scratch), "-m", "verl.trainer.main_ppo", *overrides, *run_folder(scratch)],
             log=folder.log,
             timeout=60 * rl.timeout_minutes,
             environment={
                 **engine_environment(),
                 "VERL_FILE_LOGGER_PATH": str(folder.live_steps),
-                "RAY_TMPDIR": scratch,
+                "RAY_TMPDIR": str(scratch),
             },
             on_poll=poll,
         )

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import json
 import socket
-import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,7 +20,8 @@ from tasks.params import Episode, Sft
 from tasks.processes import run_supervised
 from tasks.training.checkpoints import RunFolder
 from tasks.training.exports import set_dtype
-from tasks.training.machine import engine_environment, has_gpu
+from tasks.training.machine import engine_environment, has_gpu, python_in, scratch_folder
+from tasks.training.overrides import check_overrides, run_folder
 from tasks.training.sft_config import sft_overrides
 from tasks.training.steps import Follower, numbers, read_steps, whole_lines
 
@@ -89,6 +88,7 @@ def train(
     Returns:
         the verdicts in order; the last one's step is the one selected.
     """
+    check_overrides("sft", "sft_trainer_engine", sft.overrides)
     folder.rewind()
     for step in read_steps(folder.steps):
         on_step(step["step"], numbers(step["data"]))
@@ -131,9 +131,9 @@ def train(
             dtype=dtype,
             gpu=has_gpu(),
         )
-        with tempfile.TemporaryDirectory(prefix="forager-sft-", ignore_cleanup_errors=True) as scratch:
+        with scratch_folder() as scratch:
             run_supervised(
-                [sys.executable, "-m", "verl.trainer.sft_trainer", *overrides, f"hydra.run.dir={scratch}"],
+                [python_in(scratch), "-m", "verl.trainer.sft_trainer", *overrides, *run_folder(scratch)],
                 log=folder.log,
                 timeout=60 * sft.timeout_minutes,
                 environment={

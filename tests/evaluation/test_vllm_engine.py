@@ -70,7 +70,6 @@ if __name__ == "__main__":
         "observations": sum(s.kind == "observation" for t in sampled + other_seed for s in t.segments),
         "sampling": sampled[0].sampling,
     }
-    engine.close()
     Path(sys.argv[2]).write_text(json.dumps(result))
 """
 

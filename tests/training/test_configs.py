@@ -3,13 +3,17 @@
 from pathlib import Path
 
 import pytest
+import torch
 from hydra import compose, initialize_config_module
 from hydra.errors import ConfigCompositionException
 from omegaconf import OmegaConf
+from safetensors.torch import save_file
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 
-from tasks.training.rl_config import RlFiles, kv_cache_tokens, rl_overrides
+from tasks.errors import InputError
+from tasks.training.overrides import check_overrides
+from tasks.training.rl_config import RlFiles, bucket_megabytes, kv_cache_tokens, rl_overrides
 from tasks.training.sft_config import sft_overrides
 
 FILES = RlFiles(Path("/m"), Path("/t.parquet"), Path("/v.parquet"), Path("/loop.yaml"), Path("/c"))
@@ -23,7 +27,7 @@ def composed(name: str, overrides: list[str]):
 
 def rl_config(defaults, *extra: str, dtype: str = "float32", gpu: bool = False):
     rl = defaults.rl.model_copy(update={"overrides": list(extra)})
-    return composed("ppo_trainer", rl_overrides(rl, defaults.episode, FILES, seed=5, dtype=dtype, gpu=gpu))
+    return composed("ppo_trainer", rl_overrides(rl, defaults.episode, FILES, seed=5, dtype=dtype, gpu=gpu, bucket=64))
 
 
 def sft_config(defaults, *extra: str, dtype: str = "float32", gpu: bool = False):
@@ -50,7 +54,10 @@ def mismatches(config, settings: list[str]) -> list[str]:
 @pytest.mark.parametrize(("dtype", "gpu"), [("float32", False), ("bfloat16", True)])
 def test_every_rl_setting_arrives(defaults, dtype: str, gpu: bool, monkeypatch) -> None:
     config = rl_config(defaults, dtype=dtype, gpu=gpu)
-    assert mismatches(config, rl_overrides(defaults.rl, defaults.episode, FILES, seed=5, dtype=dtype, gpu=gpu)) == []
+    assert (
+        mismatches(config, rl_overrides(defaults.rl, defaults.episode, FILES, seed=5, dtype=dtype, gpu=gpu, bucket=64))
+        == []
+    )
     # And verl's own checks accept it, without a critic and a reference model.
     monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
     assert not need_critic(config) and not need_reference_policy(config)
@@ -107,8 +114,21 @@ def test_a_key_that_verl_has_not_is_refused(defaults) -> None:
 def test_paths_with_odd_characters_survive_hydras_grammar(defaults) -> None:
     odd = Path("/tmp/a b/x=1,(y) [z] {u}: it's")
     files = RlFiles(odd / "m", odd / "t.parquet", odd / "v.parquet", odd / "loop.yaml", odd / "c")
-    overrides = rl_overrides(defaults.rl, defaults.episode, files, seed=0, dtype="float32", gpu=False)
+    overrides = rl_overrides(defaults.rl, defaults.episode, files, seed=0, dtype="float32", gpu=False, bucket=64)
     config = composed("ppo_trainer", overrides)
     assert config.data.train_files == str(odd / "t.parquet")
     assert config.trainer.default_local_dir == str(odd / "c")
     assert config.actor_rollout_ref.model.path == str(odd / "m")
+
+
+def test_the_bucket_holds_the_largest_tensor(tmp_path):
+    save_file({"small": torch.zeros(4), "large": torch.zeros(49152, 576)}, tmp_path / "model.safetensors")
+    assert bucket_megabytes(tmp_path) == 108  # 49152 x 576 x 4 bytes; vLLM's transfer refuses a tensor beyond it
+
+
+def test_a_setting_that_verl_does_not_know_is_refused_before_anything_starts():
+    check_overrides("rl", "ppo_trainer", ["actor_rollout_ref.actor.ppo_epochs=2"])
+    with pytest.raises(InputError, match=r"rl\.overrides"):
+        check_overrides("rl", "ppo_trainer", ["foo.bar=1"])
+    with pytest.raises(InputError, match=r"sft\.overrides"):
+        check_overrides("sft", "sft_trainer_engine", ["no equals sign"])
