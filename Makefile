@@ -31,7 +31,8 @@ train-and-eval: setup ## run the DAG: questions in, a release decision out
 	@$(RUN) python -m flows.train_and_eval --profile "$(PROFILE)"
 
 test: setup ## fast tests, then one reduced run of the DAG
-	@$(RUN) python -m pytest -m "not slow"
+	@$(RUN) python -m pytest -m "not slow and not e2e"
+	@$(RUN) python -m pytest -m e2e
 
 test-slow: setup ## tests that start vLLM, verl or the whole DAG
 	@$(RUN) python -m pytest -m slow
