@@ -1,6 +1,7 @@
 """What every stage keeps to, shown by a stage that is run as a child process."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -10,7 +11,8 @@ import pytest
 import yaml
 
 from tasks import tracking
-from tasks.contract import SECTIONS, UPSTREAM
+from tasks.contract import SECTIONS, UPSTREAM, _alone
+from tasks.errors import InputError
 from tasks.files import write_json
 
 ROOT = Path(__file__).parents[1]
@@ -111,3 +113,18 @@ def test_nan_is_refused(tmp_path):
     with pytest.raises(ValueError, match="JSON"):
         write_json(tmp_path / "x.json", {"a": float("nan")})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_stage_is_refused_while_one_is_at_work(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    hold = (
+        "import time; from tasks.contract import _alone\nwith _alone('rl'): print('held', flush=True); time.sleep(60)"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", hold], stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+    assert holder.stdout.readline() == "held\n"
+    with pytest.raises(InputError, match=rf"stage rl is at work in this folder \(pid {holder.pid}\)"), _alone("gate"):
+        pass
+    holder.kill()
+    holder.wait()
+    with _alone("gate"):
+        assert (tmp_path / ".forager/stage.lock").read_text() == f"{os.getpid()} {os.getppid()} gate"

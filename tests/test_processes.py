@@ -52,6 +52,23 @@ def test_orphan_of_a_killed_parent_is_ended(tmp_path):
     assert time.monotonic() - began < 10
 
 
+def test_descendant_that_has_lost_the_mark_is_ended(tmp_path):
+    # As Ray's agents do, which write their title over their environment.
+    code = """
+        import subprocess, sys
+        child = subprocess.Popen(
+            [sys.executable, "-c", "import time; time.sleep(60)"], env={}, start_new_session=True
+        )
+        print(child.pid, flush=True)
+        child.wait()
+    """
+    parent = start(tmp_path, code)
+    child = int(parent.stdout.readline())
+    assert processes.end_leftovers(tmp_path) == 2
+    assert gone(child)
+    assert gone(parent.pid)
+
+
 def test_process_that_ignores_sigterm_is_killed(tmp_path):
     code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
     stubborn = start(tmp_path, code)
