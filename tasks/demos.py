@@ -2,7 +2,8 @@
 
 Decided: a demonstration searches the real index by gold titles and shows its real results; which rows it is
 made from is drawn by seed; its question never comes back in RL; and at least half the training rows stay
-for RL, whatever `demos.questions` asks for.
+for RL, whatever `demos.questions` asks for. `demos.give_up` makes the searcher impatient: SFT imitates that,
+and RL has something to find.
 
     python -m tasks.demos
 """
@@ -16,12 +17,13 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks.agent import environments
-from tasks.agent.demonstrations import SCHEMA, Collection, Demonstration, collect, demonstrate
+from tasks.agent.demonstrations import SCHEMA, Collection, Demonstration, Drop, collect, demonstrate
 from tasks.agent.episode import Budget
 from tasks.agent.protocol import PROTOCOLS
 from tasks.contract import Figures, Stage, main
@@ -65,7 +67,8 @@ def run(stage: Stage) -> Figures:
         "validation": len(validation),
         "rl_rows": left.num_rows,
         "answer_in_context": collection.answer_in_context,
-        "yes_no": sum(not demonstration.found_answer_context for demonstration in made),
+        "yes_no": sum(not (one.found_answer_context or one.gave_up) for one in made),
+        "gave_up": sum(demonstration.gave_up for demonstration in made),
         "dropped": dict(sorted(collection.dropped.items())),
         "by_source": dict(sorted(Counter(demonstration.data_source for demonstration in made).items())),
         "mean_searches": fmean(demonstration.searches for demonstration in made),
@@ -78,7 +81,7 @@ async def _collect(stage: Stage, train: pa.Table, environment: environments.Envi
     from transformers import AutoTokenizer
 
     episode, wanted = stage.params.episode, stage.params.demos
-    make = partial(
+    play = partial(
         demonstrate,
         tools=environment.open_tools(stage.input("index"), stage.params.retrieval),
         tokenizer=AutoTokenizer.from_pretrained(stage.input("policy", "model")),
@@ -91,6 +94,11 @@ async def _collect(stage: Stage, train: pa.Table, environment: environments.Envi
         ),
         think=wanted.think,
     )
+
+    async def make(row: dict[str, Any]) -> Demonstration | Drop:
+        chance = random.Random(f"{stage.params.seed}:give-up:{row['extra_info']['id']}").random()
+        return await play(row, give_up=chance < wanted.give_up)
+
     rows = train.to_pylist()
     random.Random(stage.params.seed).shuffle(rows)
     said = time.monotonic()

@@ -1,5 +1,6 @@
 import shutil
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -106,7 +107,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="session")
 def world_texts() -> list[str]:
     """What a tokenizer is trained on: a small world's passages and questions, and practice text."""
-    from tasks.qa import world
+    from tasks.qa import practice, world
 
     made = world.generate(
         0,
@@ -115,7 +116,8 @@ def world_texts() -> list[str]:
         {"one-hop": 0.5, "two-hop": 0.35, "comparison": 0.15},
     )
     asked = [question.question for questions in made.questions.values() for question in questions]
-    return [text for p in made.passages for text in (p.title, p.text)] + asked + world.practice_text(Random(0), 300)
+    practised = [text for kind in practice.TEXTS for text in islice(practice.documents(Random(0), kind), 500)]
+    return [text for p in made.passages for text in (p.title, p.text)] + asked + practised
 
 
 @pytest.fixture(scope="session")
@@ -133,7 +135,7 @@ def make_model(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Call
     from tasks.params import Architecture
     from tasks.training import policies
 
-    architecture = Architecture(hidden_size=64, layers=2, heads=2, kv_heads=1, vocabulary=512)
+    architecture = Architecture(hidden_size=64, layers=2, heads=2, kv_heads=1, vocabulary=512, initializer_range=0.02)
 
     def make(seed: int = 0, dtype: str = "float32") -> Path:
         folder = tmp_path_factory.mktemp("model") / "model"

@@ -33,8 +33,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory, write_corpus) -> Path:
 
 @pytest.fixture
 def stage(make_stage, question_row, shared: Path):
-    def make(questions: int, validation: int, rows: list[dict] | None = None, **top):
-        wanted = {"questions": questions, "validation": validation}
+    def make(questions: int, validation: int, rows: list[dict] | None = None, give_up: float = 0.0, **top):
+        wanted = {"questions": questions, "validation": validation, "give_up": give_up}
         made = make_stage("demos", demos=wanted, sft={"batch_size": 1}, **top)
         if rows is None:
             rows = [
@@ -80,11 +80,26 @@ def test_a_row_has_the_form_of_the_contract(stage) -> None:
     row = read(made, "train")[0]
     assert set(row) == {
         "id", "data_source", "prompt", "messages", "chosen", "question", "golden_answers", "found_answer_context",
-        "segments",
+        "gave_up", "segments",
     }  # fmt: skip
     assert row["messages"] == [*row["prompt"], {"role": "assistant", "content": row["chosen"]}]
     assert row["chosen"] == "".join(segment["text"] for segment in row["segments"])
     assert row["chosen"].endswith(f"<answer> {row['golden_answers'][0]} </answer>")
+
+
+@pytest.mark.parametrize(("share", "least", "most"), [(0.0, 0, 0), (0.5, 1, 9), (1.0, 10, 10)])
+def test_the_share_that_gives_up_is_drawn_by_question(stage, question_row, share, least, most) -> None:
+    rows = [
+        question_row(f"Same town {n}?", ["no"], [f"Person{n}", f"Person{n - 1}"], [f"p{n}", f"p{n - 1}"], id=f"q{n}")
+        for n in range(1, PEOPLE)
+    ]
+    made = stage(7, 3, [*rows, *rows[:1]], give_up=share)
+    figures = demos.run(made)
+    assert least <= figures["gave_up"] <= most and figures["yes_no"] == 10 - figures["gave_up"]
+    written = read(made, "train") + read(made, "validation")
+    assert sum(row["gave_up"] for row in written) == figures["gave_up"]
+    assert figures["mean_searches"] == (20 - figures["gave_up"]) / 10
+    assert {row["chosen"].count("<search>") for row in written if row["gave_up"]} <= {1}
 
 
 def test_half_the_rows_stay_for_rl(stage, capsys: pytest.CaptureFixture[str]) -> None:

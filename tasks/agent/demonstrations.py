@@ -2,7 +2,8 @@
 
 Each supporting title is searched in order and the index's own results are shown, so a demonstration holds
 nothing that the policy could not meet. One that would teach guessing is dropped: a gold passage that was
-not found, or an answer that is not in what was shown.
+not found, or an answer that is not in what was shown. A searcher may also be impatient, and give up a
+question of several hops after its first search: so are many demonstrations that people or models leave.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tasks.agent.episode import Budget, Tokenizer, observation_ids
 from tasks.agent.protocol import SearchR1
 from tasks.agent.rewards import normalise
 
+UNKNOWN = "unknown"  # the answer of a searcher who gives up
 Drop = Literal["no_titles", "too_many_turns", "gold_passage_not_found", "too_long", "answer_not_in_context"]
 
 _MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
@@ -31,6 +33,7 @@ SCHEMA = pa.schema(
         ("question", pa.string()),
         ("golden_answers", pa.list_(pa.string())),
         ("found_answer_context", pa.bool_()),
+        ("gave_up", pa.bool_()),
         ("segments", pa.list_(pa.struct([("text", pa.string()), ("loss", pa.bool_()), ("kind", pa.string())]))),
     ]
 )
@@ -58,6 +61,7 @@ class Demonstration:
     question: str
     golden_answers: list[str]
     found_answer_context: bool
+    gave_up: bool
     segments: list[Segment]
     searches: int
 
@@ -74,7 +78,14 @@ class Demonstration:
 
 
 async def demonstrate(
-    row: dict[str, Any], *, tools: Any, tokenizer: Tokenizer, protocol: SearchR1, budget: Budget, think: bool
+    row: dict[str, Any],
+    *,
+    tools: Any,
+    tokenizer: Tokenizer,
+    protocol: SearchR1,
+    budget: Budget,
+    think: bool,
+    give_up: bool = False,
 ) -> Demonstration | Drop:
     """Make the demonstration of one question.
 
@@ -88,6 +99,7 @@ async def demonstrate(
         protocol: form of the turns.
         budget: limits of an episode, which a demonstration keeps.
         think: whether each turn opens with a thought.
+        give_up: whether the searcher answers `UNKNOWN` after the first search of a question of several hops.
 
     Returns:
         the demonstration, or why there is none.
@@ -102,9 +114,10 @@ async def demonstrate(
     if len(titles) + 1 > budget.max_turns:
         return "too_many_turns"
     gold = {str(key) for key in info["gold_passage_ids"] or ()}
+    give_up = give_up and len(titles) > 1
     segments: list[Segment] = []
     found, shown = set(), ""
-    for number, title in enumerate(map(protocol.neutralise, titles)):
+    for number, title in enumerate(map(protocol.neutralise, titles[:1] if give_up else titles)):
         thought = f"{'Next' if number else 'First'} I look up {title}." if think else None
         segments.append(_turn(protocol, "search", title, thought))
         hits = await tools.search(title)
@@ -113,14 +126,16 @@ async def demonstrate(
         seen = _observation(tokenizer, protocol, [hit.passage for hit in hits], budget.max_observation_tokens)
         shown += "".join(segment.text for segment in seen)
         segments += seen
-    if not (gold or set(titles)) <= found:
+    wanted = gold or set(titles)
+    if not (found & wanted if give_up else found >= wanted):
         return "gold_passage_not_found"
     answer = next((text for text in golden if _holds(shown, text)), None)
-    thought = "Now I can answer." if think else None
-    segments.append(_turn(protocol, "answer", golden[0] if answer is None else answer, thought))
+    closing = UNKNOWN if give_up else golden[0] if answer is None else answer
+    thought = ("I give up." if give_up else "Now I can answer.") if think else None
+    segments.append(_turn(protocol, "answer", closing, thought))
     if not _fits(tokenizer, segments, budget):
         return "too_long"
-    if answer is None and not is_yes_no(golden):
+    if answer is None and not give_up and not is_yes_no(golden):
         return "answer_not_in_context"
     return Demonstration(
         id=info["id"],
@@ -129,8 +144,9 @@ async def demonstrate(
         question=info["question"],
         golden_answers=golden,
         found_answer_context=answer is not None,
+        gave_up=give_up,
         segments=segments,
-        searches=len(titles),
+        searches=1 if give_up else len(titles),
     )
 
 
@@ -183,11 +199,13 @@ class Collection:
 
     @property
     def answer_in_context(self) -> float | None:
-        """Share of trajectories whose answer was shown, before those without it were dropped; yes and no left out.
+        """Share of trajectories whose answer was shown, before those without it were dropped.
+
+        Answers of yes and no are left out, and searchers who gave up.
 
         None when there was no such trajectory.
         """
-        found = sum(demonstration.found_answer_context for demonstration in self.made)
+        found = sum(made.found_answer_context and not made.gave_up for made in self.made)
         without = self.dropped["answer_not_in_context"]
         return found / (found + without) if found + without else None
 

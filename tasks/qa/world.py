@@ -1,10 +1,9 @@
 """A generated world: people, cities, firms and countries, their passages, and questions about them.
 
 Decided, and why:
-- Names are built from 40 syllables of consonants and one vowel, so an unseen name is built of seen tokens.
+- Names are built from 80 syllables of a consonant and a vowel, so an unseen name is built of seen tokens.
 - Each split has people, cities, firms and countries of its own, so an answer can only come from reading.
-- No name is the beginning of another: a search for one entity can't match another's name.
-- Names of two and of three syllables are dealt to all splits alike, so held-out names are no longer than others.
+- All names have equally many letters: none is the beginning of another, and held-out names are as hard as others.
 """
 
 from __future__ import annotations
@@ -15,24 +14,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tasks.agent.protocol import SearchR1
 from tasks.errors import InputError
 from tasks.qa.records import SPLITS, Passage, Question, Split
 
-# fmt: off
-SYLLABLES: tuple[str, ...] = (
-    "ka", "ro", "li", "ve", "mo", "ta", "shi", "be", "du", "ne", "pa", "gri", "zo", "fe", "lu", "ma", "ti", "so", "ra",
-    "vi", "de", "hu", "ba", "lo", "sa", "wi", "jo", "pe", "nu", "ca", "dri", "gu", "go", "ha", "ke", "pu", "ku", "fa",
-    "bri", "su",
-)
-# fmt: on
+SYLLABLES: tuple[str, ...] = tuple(consonant + vowel for consonant in "bdfghjklmnprstvz" for vowel in "aeiou")
 Kind = Literal["one-hop", "two-hop", "comparison"]
 # One city, one firm and a quarter of a country for this many people: few enough that people share a
 # birthplace (comparisons need that), many enough that no place is a good guess.
 PEOPLE_PER_CITY = 4
 CITIES_PER_COUNTRY = 4
-_PAIRS = len(SYLLABLES) ** 2
-CAPACITY = _PAIRS // 2 + (_PAIRS - _PAIRS // 2) * len(SYLLABLES)
+CAPACITY = len(SYLLABLES) ** 3
 
 
 @dataclass(frozen=True)
@@ -89,42 +80,37 @@ class World:
 
 
 # A question before it has an id: text, answer, and the entities whose passages answer it, in order.
-_Draft = tuple[str, str, Sequence[Entity]]
+Draft = tuple[str, str, Sequence[Entity]]
 
 
-def _one_hop(person: Person) -> Iterator[_Draft]:
+def one_hop(person: Person) -> Iterator[Draft]:
     yield f"Where was {person.name} born?", person.birthplace.name, (person,)
     yield f"Who employs {person.name}?", person.employer.name, (person,)
 
 
-def _two_hop(person: Person) -> Iterator[_Draft]:
+def two_hop(person: Person) -> Iterator[Draft]:
     born, employer = person.birthplace, person.employer
     yield f"Which country was {person.name} born in?", born.country.name, (person, born)
     yield f"Which city is the employer of {person.name} based in?", employer.city.name, (person, employer)
 
 
-def _comparison(one: Person, other: Person) -> _Draft:
+def comparison(one: Person, other: Person) -> Draft:
     same = one.birthplace is other.birthplace
     return f"Were {one.name} and {other.name} born in the same city?", "yes" if same else "no", (one, other)
 
 
 def _names(rng: random.Random, count: int) -> list[str]:
-    """Unique names, none the beginning of another; half of two syllables while these last, the rest of three."""
+    """Unique names, all of two syllables, or all of three where two give too few."""
     if count > CAPACITY:
         raise InputError(
             f"the world would need {count} names, and its syllables give {CAPACITY}",
             where="ingest.sources, reader world",
             mend="ask for fewer people",
         )
-    pairs = ["".join(pair) for pair in itertools.product(SYLLABLES, repeat=2)]
-    rng.shuffle(pairs)
-    # A pair is either a name or the beginning of names, never both.
-    short, stems = pairs[: _PAIRS // 2], pairs[_PAIRS // 2 :]
-    short = short[: count // 2]
-    long = rng.sample([stem + syllable for stem in stems for syllable in SYLLABLES], min(count, CAPACITY) - len(short))
-    names = [name.capitalize() for name in (*short, *long)]
-    rng.shuffle(names)
-    return names
+    words = {"same"}  # of the questions
+    syllables = 2 if count <= len(SYLLABLES) ** 2 - len(words) else 3
+    names = ("".join(parts) for parts in itertools.product(SYLLABLES, repeat=syllables))
+    return rng.sample([name.capitalize() for name in names if name not in words], count)
 
 
 def _sizes(people: int) -> tuple[int, int, int]:
@@ -133,7 +119,7 @@ def _sizes(people: int) -> tuple[int, int, int]:
     return cities, cities, max(2, cities // CITIES_PER_COUNTRY)
 
 
-def _region(
+def region(
     rng: random.Random, people: int, sizes: tuple[int, int, int], entity: Callable[[str], tuple[str, Passage]]
 ) -> Region:
     """People, and cities, firms and countries of these `sizes`.
@@ -158,7 +144,7 @@ def _region(
     return Region(born_and_employed, cities, firms, countries)
 
 
-def _comparisons(rng: random.Random, people: Sequence[Person], count: int) -> list[_Draft]:
+def _comparisons(rng: random.Random, people: Sequence[Person], count: int) -> list[Draft]:
     """`count` comparisons of different pairs, half of them (rounded down) with the answer yes."""
     same = [(one, other) for one, other in itertools.combinations(people, 2) if one.birthplace is other.birthplace]
     n_same = count // 2
@@ -173,7 +159,7 @@ def _comparisons(rng: random.Random, people: Sequence[Person], count: int) -> li
             different[key] = (one, other)
     pairs = [*rng.sample(same, n_same), *different.values()]
     rng.shuffle(pairs)
-    return [_comparison(*pair) for pair in pairs]
+    return [comparison(*pair) for pair in pairs]
 
 
 def _too_many(kind: Kind, asked: int, most: int) -> InputError:
@@ -230,27 +216,27 @@ def generate(
     passages: list[Passage] = []
     asked: dict[Split, list[Question]] = {}
     for split in SPLITS:
-        region = _region(rng, people[split], _sizes(people[split]), entity)
-        passages += region.passages
+        part = region(rng, people[split], _sizes(people[split]), entity)
+        passages += part.passages
         asked[split] = []
         for kind, count in apportion(questions[split], kinds).items():
-            for number, draft in enumerate(_drafts(rng, region.people, kind, count)):
+            for number, draft in enumerate(_drafts(rng, part.people, kind, count)):
                 asked[split].append(_question(draft, kind, f"world-{split}-{kind}-{number}"))
     rng.shuffle(passages)
     return World(passages, asked)
 
 
-def _drafts(rng: random.Random, people: Sequence[Person], kind: Kind, count: int) -> list[_Draft]:
+def _drafts(rng: random.Random, people: Sequence[Person], kind: Kind, count: int) -> list[Draft]:
     if kind == "comparison":
         return _comparisons(rng, people, count)
-    forms = _one_hop if kind == "one-hop" else _two_hop
+    forms = one_hop if kind == "one-hop" else two_hop
     drafts = [draft for person in people for draft in forms(person)]
     if count > len(drafts):
         raise _too_many(kind, count, len(drafts))
     return rng.sample(drafts, count)
 
 
-def _question(draft: _Draft, kind: Kind, identity: str) -> Question:
+def _question(draft: Draft, kind: Kind, identity: str) -> Question:
     text, answer, chain = draft
     return Question(
         id=identity,
@@ -262,66 +248,3 @@ def _question(draft: _Draft, kind: Kind, identity: str) -> Question:
         gold_passage_ids=tuple(entity.passage.id for entity in chain),
         origin=identity,
     )
-
-
-def _fresh_names(rng: random.Random) -> Iterator[str]:
-    """Names drawn for one document, each once."""
-    seen: set[str] = set()
-    while True:
-        name = "".join(rng.choices(SYLLABLES, k=rng.choice((2, 3)))).capitalize()
-        if name not in seen:
-            seen.add(name)
-            yield name
-
-
-def practice_text(rng: random.Random, count: int, protocol: SearchR1 | None = None) -> list[str]:
-    """Documents on which copying a name can be practised before anything is asked of the policy.
-
-    Half of them repeat two to four fresh names in the forms of an episode, without sense. The other half
-    show passages of a few fresh people as an observation does, and then ask, search and answer about them:
-    what is to be copied stands in the text above. None shows a whole episode, which is left to the
-    demonstrations, and none holds a fact of the world.
-
-    Args:
-        rng: what is drawn from.
-        count: number of documents, each of 30 to 60 words.
-        protocol: whose tags are written; Search-R1's by default.
-
-    Returns:
-        `count` texts.
-    """
-    protocol = protocol or SearchR1()
-    return [(_repetition if rng.random() < 0.5 else _lookup)(rng, protocol) for _ in range(count)]
-
-
-def _repetition(rng: random.Random, protocol: SearchR1) -> str:
-    names = list(itertools.islice(_fresh_names(rng), rng.randint(2, 4)))
-    forms: list[Callable[[str], str]] = [
-        lambda name: f"Where was {name} born?",
-        lambda name: f"Who employs {name}?",
-        lambda name: f"{name} is a city in {rng.choice(names)}.",
-        lambda name: f"{name} was born in {rng.choice(names)}.",
-        lambda name: f"{name} works for {rng.choice(names)}.",
-        protocol.search,
-        protocol.answer,
-    ]
-    return "\n".join(rng.choice(forms)(rng.choice(names)) for _ in range(10))
-
-
-def _lookup(rng: random.Random, protocol: SearchR1) -> str:
-    names = _fresh_names(rng)
-
-    def entity(text: str) -> tuple[str, Passage]:
-        name = next(names)
-        return name, Passage(name, name, text.replace("{}", name))
-
-    region = _region(rng, rng.randint(2, 3), (4, 4, 2), entity)
-    shown = [*region.people, *rng.sample([*region.cities, *region.firms], 2)]
-    rng.shuffle(shown)
-    drafts = [draft for person in region.people for draft in (*_one_hop(person), *_two_hop(person))]
-    titles = {entity.name for entity in shown}
-    lines = ["".join(protocol.observation([entity.passage for entity in shown])).strip()]
-    for text, answer, chain in rng.sample(drafts, min(4, len(drafts))):
-        missing = [entity.name for entity in chain if entity.name not in titles]
-        lines.append(f"Question: {text}\n{protocol.search(missing[0]) if missing else protocol.answer(answer)}")
-    return "\n".join(lines)

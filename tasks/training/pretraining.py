@@ -3,34 +3,51 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import torch
 from torch.utils.data import Dataset
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainingArguments, get_cosine_schedule_with_warmup
 from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from tasks.params import Pretraining
+from tasks.training.muon import Muon
+
+_WARMUP_STEPS = 30
 
 
-class PackedText(Dataset):
-    """Documents, each closed by the end token, cut into rows of equal length: `input_ids` of shape (length,)."""
+def packed(
+    documents: Iterator[str], tokenizer: PreTrainedTokenizerBase, batches: int, rows: int, length: int
+) -> list[torch.Tensor]:
+    """Documents, each closed by the end token, cut into batches without padding.
 
-    def __init__(self, documents: Sequence[str], tokenizer: PreTrainedTokenizerBase, length: int) -> None:
-        ids: list[int] = []
-        for document in documents:
-            ids += [*tokenizer.encode(document, add_special_tokens=False), tokenizer.eos_token_id]
-        rows = len(ids) // length
-        self._rows = torch.tensor(ids[: rows * length]).view(rows, length)
+    Returns:
+        `batches` tensors of token ids of shape (rows, length); a document may be cut between rows.
+    """
+    ids: list[int] = []
+    wanted = batches * rows * length
+    while len(ids) < wanted:
+        encoded = tokenizer(list(islice(documents, 1000)), add_special_tokens=False)["input_ids"]
+        for document in encoded:
+            ids += [*document, tokenizer.eos_token_id]
+    return list(torch.tensor(ids[:wanted]).view(batches, rows, length))
+
+
+class Batches(Dataset):
+    """Ready batches, whatever their shapes: an item is a batch, taken in order."""
+
+    def __init__(self, batches: Sequence[torch.Tensor]) -> None:
+        self._batches = batches
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._batches)
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        row = self._rows[index]
-        return {"input_ids": row, "labels": row}
+        batch = self._batches[index]
+        return {"input_ids": batch, "labels": batch}
 
 
 class _Progress(TrainerCallback):
@@ -45,24 +62,38 @@ class _Progress(TrainerCallback):
 
 def pretrain(
     model: PreTrainedModel,
-    dataset: PackedText,
+    batches: Sequence[torch.Tensor],
     settings: Pretraining,
     seed: int,
     say: Callable[[str], None],
     record: Callable[[int, float], None],
 ) -> float:
-    """Train on all tokens with a cosine schedule; returns the mean training loss in nats a token."""
+    """Train on all tokens of every batch once, in order, with warm-up and a cosine schedule.
+
+    Args:
+        batches: token ids, each of shape (rows, length).
+        record: called with a step and the mean loss since the last call, in nats a token.
+
+    Returns:
+        the mean loss of the last tenth of the steps, in nats a token.
+    """
+    optimizer = Muon(
+        model, lr=settings.learning_rate, muon_lr=settings.muon_learning_rate, weight_decay=settings.weight_decay
+    )
+    schedule = get_cosine_schedule_with_warmup(optimizer, min(_WARMUP_STEPS, len(batches) // 4), len(batches))
+    losses: list[float] = []
+
+    def log(step: int, loss: float) -> None:
+        losses.append(loss)
+        record(step, loss)
+
     with tempfile.TemporaryDirectory() as scratch:
         arguments = TrainingArguments(
             output_dir=scratch,
-            max_steps=settings.steps,
-            per_device_train_batch_size=settings.batch_size,
-            learning_rate=settings.learning_rate,
-            lr_scheduler_type="cosine",
-            warmup_steps=min(50, settings.steps // 10),
-            adam_beta2=0.95,
-            weight_decay=0.01,
-            logging_steps=max(1, settings.steps // 10),
+            max_steps=len(batches),
+            per_device_train_batch_size=1,
+            train_sampling_strategy="sequential",
+            logging_steps=max(1, len(batches) // 10),
             save_strategy="no",
             report_to=[],
             disable_tqdm=True,
@@ -70,8 +101,16 @@ def pretrain(
             data_seed=seed,
             dataloader_pin_memory=False,
         )
-        trainer = Trainer(model=model, args=arguments, train_dataset=dataset, callbacks=[_Progress(say, record)])
+        trainer = Trainer(
+            model=model,
+            args=arguments,
+            train_dataset=Batches(batches),
+            data_collator=lambda items: items[0],
+            callbacks=[_Progress(say, log)],
+            optimizers=(optimizer, schedule),
+        )
         trainer.remove_callback(
             next(c for c in trainer.callback_handler.callbacks if type(c).__name__ == "PrinterCallback")
         )
-        return float(trainer.train().training_loss)
+        trainer.train()
+    return losses[-1]

@@ -1,13 +1,15 @@
-"""Tokenizer of a policy made from scratch: byte-level BPE that keeps syllables apart.
+"""Tokenizer of a policy made from scratch: byte-level BPE that keeps words whole and names in syllables.
 
-Words are split into chunks of consonants and vowels before BPE learns its merges. No merge crosses a
-chunk, so a name never seen before is built of the same tokens as the names seen in training: that is
-what makes copying it out of a passage learnable by a small model.
+Words of a given list are chunks of their own; any other word is split into chunks of consonants and vowels
+before BPE learns its merges. No merge crosses a chunk, so a name never seen before is built of the same
+tokens as the names seen in training: that is what makes copying it out of a passage learnable by a small model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
@@ -20,21 +22,33 @@ CHAT_TEMPLATE = (
 )
 
 
-def train_tokenizer(texts: Iterable[str], vocabulary: int, tags: Sequence[str]) -> PreTrainedTokenizerFast:
+def frequent_words(texts: Collection[str], share: float = 0.01) -> list[str]:
+    """Words of two letters and more that occur in at least this share of the texts, longest first."""
+    found = Counter(word for text in texts for word in set(re.findall(r"[A-Za-z]{2,}", text)))
+    return sorted((word for word, n in found.items() if n >= share * len(texts)), key=lambda word: (-len(word), word))
+
+
+def train_tokenizer(
+    texts: Iterable[str], vocabulary: int, tags: Sequence[str], words: Sequence[str] = ()
+) -> PreTrainedTokenizerFast:
     """Train the tokenizer.
 
     Args:
         texts: what its merges are learnt from.
         vocabulary: largest number of tokens; the 256 bytes and the special tokens count.
         tags: the protocol's tags, one token each.
+        words: kept whole, with and without a space before them; one token each where the texts hold them
+            often enough.
 
     Returns:
         a fast tokenizer with ChatML's template; its length is the model's number of embeddings.
     """
+    whole = "|".join(re.escape(word) for word in words)
+    chunks = f" ?(?:{whole})(?![A-Za-z])|{SYLLABLE}" if words else SYLLABLE
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(SYLLABLE), "isolated"),
+            pre_tokenizers.Split(Regex(chunks), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )

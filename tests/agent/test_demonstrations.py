@@ -47,9 +47,17 @@ LIBRARY = Library(
 )
 
 
-def make(row, *, budget: Budget = BUDGET, think: bool = False):
+def make(row, *, budget: Budget = BUDGET, think: bool = False, give_up: bool = False):
     return asyncio.run(
-        demonstrate(row, tools=LIBRARY, tokenizer=Characters(), protocol=PROTOCOL, budget=budget, think=think)
+        demonstrate(
+            row,
+            tools=LIBRARY,
+            tokenizer=Characters(),
+            protocol=PROTOCOL,
+            budget=budget,
+            think=think,
+            give_up=give_up,
+        )
     )
 
 
@@ -79,6 +87,20 @@ def test_thoughts_open_every_turn(question_row) -> None:
         "<think> Next I look up Firm. </think>",
         "<think> Now I can answer. </think>",
     ]
+
+
+def test_an_impatient_searcher_gives_up_after_one_search(question_row) -> None:
+    row = question_row("Where?", ["Big Town"], ["Ada", "Firm"], ["1", "2"])
+    made = make(row, give_up=True)
+    assert made.gave_up and made.searches == 1
+    assert made.chosen.startswith("<search> Ada </search>") and made.chosen.endswith("<answer> unknown </answer>")
+    assert "Big Town" not in made.chosen
+    assert made.record()["gave_up"]
+    patient = make(row)
+    assert not patient.gave_up and patient.chosen.startswith(made.chosen.removesuffix("<answer> unknown </answer>"))
+    # One hop is answered all the same.
+    single = make(question_row("Who?", ["Firm"], ["Ada"], ["1"]), give_up=True)
+    assert not single.gave_up and single.chosen.endswith("<answer> Firm </answer>")
 
 
 def test_played_back_it_is_the_episode_itself(question_row) -> None:
@@ -167,7 +189,7 @@ def test_collecting_stops_counts_and_shows_a_question_once() -> None:
     seen: list[int] = []
 
     def demonstration(question: str) -> Demonstration:
-        return Demonstration(question, "s", [], question, ["x"], question != "yes?", [], 1)
+        return Demonstration(question, "s", [], question, ["x"], question != "yes?", False, [], 1)
 
     results = {"a": demonstration("a"), "b": "too_long", "c": "answer_not_in_context", "yes?": demonstration("yes?")}
 

@@ -10,7 +10,7 @@ from tasks.errors import InputError
 from tasks.params import Architecture
 from tasks.training import policies
 
-ARCHITECTURE = Architecture(hidden_size=32, layers=2, heads=2, kv_heads=1, vocabulary=512)
+ARCHITECTURE = Architecture(hidden_size=32, layers=2, heads=2, kv_heads=1, vocabulary=512, initializer_range=0.02)
 
 
 def weights(model) -> dict[str, bytes]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tasks.agent.protocol import SearchR1
 from tasks.qa.world import SYLLABLES
-from tasks.training.tokenizer import END, PAD, START, train_tokenizer
+from tasks.training.tokenizer import END, PAD, START, frequent_words, train_tokenizer
 
 TAGS = SearchR1().tokens
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))  # a lone surrogate is no text
@@ -67,3 +67,20 @@ def test_vocabulary_has_its_size_and_no_token_crosses_a_syllable(tokenizer) -> N
 def test_training_twice_gives_the_same_tokenizer(world_texts) -> None:
     one, other = (train_tokenizer(world_texts, 400, TAGS) for _ in range(2))
     assert one.backend_tokenizer.to_str() == other.backend_tokenizer.to_str()
+
+
+def test_frequent_words_are_those_of_many_texts() -> None:
+    texts = ["Karo was born", "Vemo was born", "was was was", "a Lumi"]
+    assert frequent_words(texts, 0.5) == ["born", "was"]
+    assert frequent_words(texts, 0.8) == []
+
+
+def test_words_asked_for_are_one_token_and_names_stay_in_syllables(world_texts) -> None:
+    words = frequent_words(world_texts, 0.05)
+    assert {"Where", "was", "born", "city"} <= set(words)
+    trained = train_tokenizer(world_texts, 640, TAGS, words)
+    for text in (" Where", "Where", " was", " born", " city"):
+        assert len(trained.encode(text)) == 1, text
+    # `was` is no beginning of a name that goes on.
+    assert len(trained.encode(" Kasu")) == 2 and len(trained.encode(" wasu")) > 1
+    assert trained.decode(trained.encode("Where was Kasu born?")) == "Where was Kasu born?"
