@@ -19,7 +19,7 @@ export ACCELERATOR PYTHON TORCH_INDEX PREFECT_PORT MLFLOW_PORT
 RUN := PATH="$(CURDIR)/$(BIN):$$PATH" env -u PYTHONDONTWRITEBYTECODE -u PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train-and-eval test test-slow lint up down ui lineage enforce clean
+.PHONY: help setup train-and-eval contrasts test test-slow lint up down ui lineage picture enforce clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -29,6 +29,9 @@ setup: ## bring .venv in step with requirements/ (every other target does this f
 
 train-and-eval: setup ## run the DAG: questions in, a release decision out
 	@$(RUN) python -m flows.train_and_eval --profile "$(PROFILE)"
+
+contrasts: setup ## run tiny and what differs from it in one thing; then docs/images/contrasts.png and a table
+	@$(RUN) python -m flows.contrasts && $(RUN) python -m tasks.evaluation.contrasts
 
 test: setup ## fast tests, then one reduced run of the DAG
 	@$(RUN) python -m pytest -m "not slow and not e2e"
@@ -51,6 +54,9 @@ ui: setup ## MLflow's UI alone, in this terminal
 
 lineage: setup ## where the champion comes from (python -m tasks.lineage VERSION|RUN_ID for others)
 	@$(RUN) python -m tasks.lineage
+
+picture: setup ## draw docs/images/climb.png: exact match and searches over the steps of the last RL run
+	@$(RUN) python -m tasks.evaluation.climb
 
 enforce: setup ## exit 1 when the gate's last decision was: rejected
 	@$(RUN) python -m tasks.gate --enforce

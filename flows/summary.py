@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -33,6 +34,9 @@ PLACES = (
     ("data docs", "data/validate/docs/index.html"),
     ("trajectories", "data/evaluate/trajectories.parquet"),
 )
+CLIMB = "The climb: exact match on validation questions during RL (searches a question)"
+# More validations than this do not fit on a terminal's line: some are left out, never the first or the last.
+_CLIMB_COLUMNS = 8
 
 
 def metrics_of(stage: str) -> dict[str, Any]:
@@ -84,6 +88,7 @@ class Summary:
     seconds: float
     decision: dict[str, Any] | None
     models: dict[str, Any]
+    validation: dict[str, Any]
     run_id: str
 
     @classmethod
@@ -98,7 +103,8 @@ class Summary:
             text = ", ".join(f"{_short(name)} {shown(value)}" for name, value in found if value is not None)
             known = tracking.find_run(metrics["run_id"]) if result.state != "Ran" and "run_id" in metrics else None
             lines.append(Line(result.stage, result.state, result.seconds, known.seconds if known else None, text))
-        return cls(lines, seconds, decision, metrics_of("evaluate").get("models", {}), run_id)
+        models, validation = metrics_of("evaluate").get("models", {}), metrics_of("rl").get("validation", {})
+        return cls(lines, seconds, decision, models, validation, run_id)
 
     def rows(self) -> list[dict[str, Any]]:
         """The stages' table for Prefect."""
@@ -124,6 +130,21 @@ class Summary:
             cells = (_interval(model.get(key)) for key in ("em", "f1", "format_rate", "searches", "turns"))
             yield (name, shown(model.get("n", "")), *cells)
 
+    def climb(self) -> list[tuple[str, ...]]:
+        """The climb as a heading and one row a kind of question, one column a validation; empty without validations."""
+        steps = sorted(self.validation, key=int)
+        if not steps:
+            return []
+        columns = min(len(steps), _CLIMB_COLUMNS)
+        steps = [steps[n * (len(steps) - 1) // max(1, columns - 1)] for n in range(columns)]
+        kinds = dict.fromkeys(kind for step in steps for kind in self.validation[step])
+        # Beside a single kind, the row of all questions would say the same again.
+        rows = [kind for kind in kinds if kind != "all" or len(kinds) > 2]
+        return [
+            ("questions", *(f"step {step}" for step in steps)),
+            *((kind, *(_climbed(self.validation[step].get(kind)) for step in steps)) for kind in rows),
+        ]
+
     def places(self) -> Iterator[tuple[str, str]]:
         """Where to look next."""
         for name, path in PLACES:
@@ -145,6 +166,16 @@ class Summary:
             style = "green" if line.state == "Ran" else "cyan" if line.state == "Restored" else "dim"
             stages.add_row(line.stage, f"[{style}]{line.state}[/]", f"{clock(line.seconds)}{earlier}", line.figures)
         console.print(stages)
+        if climb := self.climb():
+            # Not the table's title, which would be broken to the width of a table of few columns.
+            console.print(f"[bold]{CLIMB}[/]")
+            # Without lines between them, six validations fit on 80 columns.
+            table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
+            for name in climb[0]:
+                table.add_column(name, justify="left" if name == "questions" else "right")
+            for row in climb[1:]:
+                table.add_row(*row)
+            console.print(table)
         if self.models:
             models = Table(title="Held-out questions, mean and interval", title_justify="left", title_style="bold")
             for name in ("model", "n", "EM", "F1", "format", "searches", "turns"):
@@ -174,6 +205,9 @@ class Summary:
             "| --- | --- | --- | --- |",
         ]
         text += [f"| {x.stage} | {x.state} | {clock(x.seconds)} | {x.figures} |" for x in self.lines]
+        if climb := self.climb():
+            text += ["", f"{CLIMB}:", "", f"| {' | '.join(climb[0])} |", "| --- " * len(climb[0]) + "|"]
+            text += [f"| {' | '.join(row)} |" for row in climb[1:]]
         if self.models:
             text += [
                 "",
@@ -195,6 +229,11 @@ class Summary:
 def _short(dotted: str) -> str:
     parts = [part for part in dotted.split(".") if part not in ("mean", "models", "comparisons")]
     return " ".join(parts[-2:])
+
+
+def _climbed(value: dict[str, float] | None) -> str:
+    """Exact match and searches as `.12 (1.0)`."""
+    return f"{value['em']:.2f} ({value['searches']:.1f})".removeprefix("0") if value else "-"
 
 
 def _interval(value: dict[str, float] | None) -> str:

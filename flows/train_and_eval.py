@@ -2,7 +2,7 @@
 
 The order comes from DVC's graph; nothing here knows what a stage does. By hand, without any server:
 
-    python -m flows.train_and_eval --profile tiny
+    python -m flows.train_and_eval --profile tiny [--no-release]
 
 Exit codes: 0 the flow completed (released or rejected), 2 wrong input or parameters, 1 anything else.
 """
@@ -62,8 +62,13 @@ def release() -> None:
 
 
 @flow(name="train-and-eval", flow_run_name="train-and-eval-{profile}", validate_parameters=False)
-def train_and_eval(profile: str = "tiny") -> PrefectState[list[Result]]:
-    """Run the whole DAG of this workspace with a profile; ends as Released, Rejected or failed."""
+def train_and_eval(profile: str = "tiny", may_release: bool = True) -> PrefectState[list[Result]]:
+    """Run the whole DAG of this workspace with a profile; ends as Released, Rejected or failed.
+
+    Args:
+        profile: a file of params/.
+        may_release: whether the release action follows; without it the champion stays, whatever the gate says.
+    """
     with workspace.claim():
         if not TERMINAL:
             workspace.end_leftovers()
@@ -72,12 +77,14 @@ def train_and_eval(profile: str = "tiny") -> PrefectState[list[Result]]:
         stages = stage_order()
         try:
             with tracking.parent_run(f"train-and-eval-{profile}", profile, stages) as run:
-                return _run_all(stages, content, run)
+                return _run_all(stages, content, run, may_release)
         finally:
             processes.end_leftovers()
 
 
-def _run_all(stages: list[str], content: dict[str, Any], run: tracking.Run) -> PrefectState[list[Result]]:
+def _run_all(
+    stages: list[str], content: dict[str, Any], run: tracking.Run, may_release: bool
+) -> PrefectState[list[Result]]:
     start = STARTED if TERMINAL else time.time()
     environment = {tracking.PARENT_RUN: run.run_id}
     results: list[Result] = []
@@ -88,7 +95,9 @@ def _run_all(stages: list[str], content: dict[str, Any], run: tracking.Run) -> P
         run.tag(**{f"state.{stage}": results[-1].state})
     decision = read_decision() if "gate" in stages else None
     if decision is not None:
-        release()
+        run.tag(decision=decision["decision"])
+        if may_release:
+            release()
     report = summary.Summary.collect(results, time.time() - start, decision, run.run_id)
     create_table_artifact(key="stages", table=report.rows(), description="Stages of this run")
     create_markdown_artifact(key="result", markdown=report.markdown(), description="Figures and where to look next")
@@ -115,7 +124,9 @@ def main() -> int:
     """Run the flow by hand; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m flows.train_and_eval", description=main.__doc__)
     parser.add_argument("--profile", default="tiny", help="a file of params/ (default: tiny)")
-    profile = parser.parse_args().profile
+    parser.add_argument("--no-release", action="store_true", help="leave the champion as it is")
+    arguments = parser.parse_args()
+    profile = arguments.profile
     signal.signal(signal.SIGTERM, _stop)
     try:
         params.resolve(profile)
@@ -126,7 +137,7 @@ def main() -> int:
                     f"train-and-eval: ended {ended} processes that an earlier, killed run had left behind", flush=True
                 )
             with prefect_server():
-                state = train_and_eval(profile, return_state=True)
+                state = train_and_eval(profile, not arguments.no_release, return_state=True)
             if state.is_completed():
                 return 0
             state.result()

@@ -12,7 +12,7 @@ from tasks.contract import Figures, Stage, main
 
 
 def run(stage: Stage) -> Figures:
-    from tasks.evaluation import metrics, report
+    from tasks.evaluation import climb, metrics, report
     from tasks.evaluation.vllm_engine import Engine
     from tasks.training.steps import read_steps
 
@@ -43,6 +43,7 @@ def run(stage: Stage) -> Figures:
         figures=figures,
         frame=frame,
         steps=read_steps(stage.input("rl", "steps.jsonl")),
+        validation=climb.read(stage.input("rl", "figures.json")),
         examples=settings.examples,
         profile=stage.profile,
     )

@@ -1,6 +1,6 @@
 """Stage `policy`: the initial model.
 
-The default is made from scratch: a Qwen2 of about a million parameters with a tokenizer trained on the
+The default is made from scratch: a Llama of about half a million parameters with a tokenizer trained on the
 corpus. It is pre-trained on practice text (`tasks/qa/practice.py`), since copying a name out of a passage is
 what a small model needs longest to learn. Other policies come by `policy.source`.
 """
@@ -24,13 +24,13 @@ def run(stage: Stage) -> Figures:
 
     settings, episode = stage.params.policy, stage.params.episode
     figures: Figures = {"source": settings.source}
+    corpus = pd.read_parquet(stage.input("ingest", "corpus.parquet"))
+    questions = pd.read_parquet(stage.input("ingest", "train.parquet"))
+    prompts = [message["content"] for prompt in questions["prompt"] for message in prompt]
     if settings.source == "scratch":
-        corpus = pd.read_parquet(stage.input("ingest", "corpus.parquet"))
-        questions = pd.read_parquet(stage.input("ingest", "train.parquet"))
         protocol, plan = PROTOCOLS[episode.protocol], settings.pretraining
         rng = random.Random(f"{stage.params.seed}:practice")
         sample = [text for kind in practice.TEXTS for text in islice(practice.documents(rng, kind, protocol), 2000)]
-        prompts = [message["content"] for prompt in questions["prompt"] for message in prompt]
         # Of the practice text and the prompt's own words: there no name is frequent.
         words = frequent_words([*sample, *[episode.prompt] * len(sample)])
         texts = [*corpus["title"], *corpus["text"], *prompts, *sample]
@@ -61,7 +61,9 @@ def run(stage: Stage) -> Figures:
     else:
         policy = policies.from_source(settings.source)
         stage.say(f"loaded from {settings.source}")
-    figures["parameters"] = policies.save(policy, stage.out / "model", settings.dtype)
+    figures["parameters"] = policies.save(
+        policy, stage.out / "model", settings.dtype, [*prompts[:200], *corpus["text"][:200]]
+    )
     figures["vocabulary"] = len(policy[1])
     figures["dtype"] = settings.dtype
     return figures

@@ -10,9 +10,35 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pandas as pd
+
 from tasks.contract import Figures, Stage, main
 from tasks.files import write_json
 from tasks.processes import CommandError
+
+
+def validation_figures(rollouts: pd.DataFrame) -> Figures:
+    """What each validation showed, by kind of question and of all: `{step: {kind: {em, searches, n}}}`.
+
+    A kind is a data source, those of the generated world without their prefix; fewer hops come first, then the
+    kind with more questions.
+
+    Args:
+        rollouts: what `rl_run.collect_rollouts` returned; a row an episode.
+    """
+    frame = rollouts[rollouts["split"] == "validation"]
+    frame = frame.assign(kind=frame["data_source"].str.removeprefix("world-"))
+    kinds = frame.groupby("kind").agg(hops=("hops", "mean"), n=("em", "size"))
+    ordered = kinds.sort_values(["hops", "n"], ascending=[True, False], kind="stable").index
+
+    def means(part: pd.DataFrame) -> Figures:
+        return {"em": float(part["em"].mean()), "searches": float(part["searches"].mean()), "n": len(part)}
+
+    found: Figures = {}
+    for step, part in frame.groupby("step"):
+        of_kind = {kind: part[part["kind"] == kind] for kind in ordered}
+        found[str(step)] = {kind: means(rows) for kind, rows in of_kind.items() if len(rows)} | {"all": means(part)}
+    return found
 
 
 def run(stage: Stage) -> Figures:
@@ -81,6 +107,7 @@ def run(stage: Stage) -> Figures:
         "validation_first": float(validation.iloc[0]),
         "validation_selected": measured[selected],
         "selected_step": selected,
+        "validation": validation_figures(rollouts),
         # Of single tokens' probabilities, and of whole responses' mean log-probabilities, engine against actor.
         "rollout_prob_diff_max": max(step["data"]["training/rollout_probs_diff_max"] for step in trained),
         "rollout_logprob_diff_max": max(

@@ -2,7 +2,8 @@
 
 RL needs a policy that writes the protocol and sometimes succeeds; more SFT than that only learns the
 demonstrations by heart. So every few steps rollouts are sampled on training questions, and SFT ends as soon
-as they are in form and a fair share succeeds, or when the evaluation loss no longer falls.
+as they are in form and a fair share succeeds, or when the evaluation loss no longer falls. With `max_steps: 0`
+the policy's model is handed on as it is.
 """
 
 from __future__ import annotations
@@ -53,8 +54,9 @@ def run(stage: Stage) -> Figures:
         stage.track.log_figures(metrics, step=step)
 
     def on_verdict(verdict: sft_run.Verdict) -> None:
+        loss = "" if verdict.loss is None else f"evaluation loss {verdict.loss:.3f}, "
         stage.say(
-            f"step {verdict.step}: evaluation loss {verdict.loss:.3f}, in form {verdict.format_rate:.0%}, "
+            f"step {verdict.step}: {loss}in form {verdict.format_rate:.0%}, "
             f"success {verdict.success_rate:.0%}, pass@4 {verdict.pass_at_4:.0%}"
         )
         figures = {"format_rate": verdict.format_rate, "success_rate": verdict.success_rate}
@@ -76,7 +78,8 @@ def run(stage: Stage) -> Figures:
     )
     last = verdicts[-1]
     stage.say(f"stopped at step {last.step}: {last.stop}")
-    shutil.copytree(folder.checkpoint(last.step) / "huggingface", stage.out / "model")
+    weights = folder.checkpoint(last.step) / "huggingface" if last.step else model
+    shutil.copytree(weights, stage.out / "model")
     steps = [step for step in read_steps(folder.steps) if step["step"] <= last.step]
     write_steps(stage.out / "steps.jsonl", steps)
     if not sampled:  # an earlier, killed run had come to the verdict

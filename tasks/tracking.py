@@ -168,16 +168,22 @@ def parent_run(name: str, profile: str, stages: Sequence[str]) -> Iterator[Run]:
 
 @contextlib.contextmanager
 def release_run(profile: str, tags: Mapping[str, str]) -> Iterator[Run]:
-    """The run of the release action, which holds what a registered version was made from."""
+    """The run of the release action, which holds what a registered version was made from.
+
+    Inside a flow's process its parent is the flow's run; by itself it stands alone.
+    """
     mlflow = connect()
     everything = {**tags, "kind": "release", "profile": profile}
-    with mlflow.start_run(run_name="release", parent_run_id=os.environ.get(PARENT_RUN), tags=everything) as active:
+    with mlflow.start_run(run_name="release", nested=True, tags=everything) as active:
         yield Run(mlflow, active.info.run_id)
 
 
 @dataclass(frozen=True)
 class Record:
-    """What MLflow holds of a run; `data` maps the path of each input to its hash, `seconds` is None while it runs."""
+    """What MLflow holds of a run.
+
+    `seconds` is None while it runs, `metrics` are the last values, `data` maps the path of each input to its hash.
+    """
 
     run_id: str
     name: str
@@ -185,6 +191,7 @@ class Record:
     started: float
     seconds: float | None
     params: dict[str, str]
+    metrics: dict[str, float]
     tags: dict[str, str]
     data: dict[str, str]
 
@@ -199,14 +206,40 @@ def find_run(run_id: str) -> Record | None:
         if error.error_code == "RESOURCE_DOES_NOT_EXIST":
             return None
         raise
+    return _record(run)
+
+
+def latest_flow(profile: str) -> Record | None:
+    """The latest run of the whole flow with a profile that has ended well; None when there is none.
+
+    Its tags `run.STAGE` name the stages' runs, which may be older than it.
+    """
+    found = connect().search_runs(
+        experiment_names=[EXPERIMENT],
+        filter_string=f"attributes.status = 'FINISHED' and tags.kind = 'flow' and tags.profile = '{profile}'",
+        order_by=["attributes.start_time DESC"],
+        max_results=1,
+        output_format="list",
+    )
+    return _record(found[0]) if found else None
+
+
+def history(run_id: str, metric: str) -> list[tuple[int, float]]:
+    """Points (step, value) of a metric that was logged by step, ascending; empty when it never was."""
+    points = connect().MlflowClient().get_metric_history(run_id, metric)
+    return sorted({point.step: point.value for point in points}.items())
+
+
+def _record(run: Any) -> Record:
     end = run.info.end_time
     return Record(
-        run_id=run_id,
+        run_id=run.info.run_id,
         name=run.info.run_name,
         status=run.info.status,
         started=run.info.start_time / 1000,
         seconds=(end - run.info.start_time) / 1000 if end else None,
         params=dict(run.data.params),
+        metrics=dict(run.data.metrics),
         tags=dict(run.data.tags),
         data={item.dataset.name: item.dataset.digest for item in run.inputs.dataset_inputs},
     )

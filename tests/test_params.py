@@ -1,5 +1,7 @@
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -27,6 +29,13 @@ def overlay_file(root, text):
         ("- a", ["top level"]),
         ("environment: {name: serch}", ["serch"]),
         ("environment: {em_scor: 1.0}", ["em_scor"]),
+        ("sft: {max_steps: 5}", ["sft.check_every"]),
+        ("sft: {max_steps: -1}", ["sft.max_steps"]),
+        ("profile: other", ["mine.yaml", "unknown key 'profile'"]),
+        ("extends: tinny", ["params/mine.yaml, extends", "no profile 'tinny'", "tiny"]),
+        ("extends: [tiny]", ["params/mine.yaml, extends", "must be the name of one profile", "['tiny']"]),
+        ("extends: mine", ["params/mine.yaml, extends", "extends itself: mine > mine"]),
+        ("extends: {name: tiny}", ["params/mine.yaml, extends", "must be the name of one profile"]),
     ],
 )
 def test_wrong_overlay_is_refused_with_its_place(workspace, text, words):
@@ -40,6 +49,71 @@ def test_every_profile_of_the_project_is_valid(workspace):
     assert "tiny" in params.profiles()
     for profile in params.profiles():
         assert params.resolve(profile)["profile"] == profile
+
+
+def test_a_profile_lies_over_those_it_extends(workspace):
+    tiny = params.resolve("tiny")
+    (workspace / "params/low.yaml").write_text("rl: {steps: 7, prompts: 4}\nepisode: {max_turns: 2}")
+    (workspace / "params/middle.yaml").write_text("extends: low\nrl: {prompts: 8, samples: 4}")
+    overlay_file(workspace, "extends: middle\nrl: {samples: 2}")
+    found = params.resolve("mine")
+    assert (found["rl"]["steps"], found["rl"]["prompts"], found["rl"]["samples"]) == (7, 8, 2)
+    assert found["episode"]["max_turns"] == 2
+    assert found["profile"] == "mine" and "extends" not in found
+    assert found["episode"]["prompt"] != tiny["episode"]["prompt"]  # it is no part of this
+
+
+def test_an_error_names_every_file_that_was_laid_over_another(workspace):
+    (workspace / "params/low.yaml").write_text("rl: {stepz: 7}")
+    overlay_file(workspace, "extends: low\nseed: 1")
+    with pytest.raises(InputError) as caught:
+        params.resolve("mine")
+    assert str(caught.value).startswith("params/mine.yaml over params/low.yaml over params/defaults.yaml: ")
+
+
+def test_profiles_that_extend_each_other_are_refused(workspace):
+    (workspace / "params/a.yaml").write_text("extends: b")
+    (workspace / "params/b.yaml").write_text("extends: a")
+    overlay_file(workspace, "extends: a")
+    with pytest.raises(InputError, match=r"params/b\.yaml, extends: extends itself: mine > a > b > a"):
+        params.resolve("mine")
+
+
+def differences(one, other, key=""):
+    """Dotted keys in which two resolved profiles differ."""
+    for name in one.keys() | other.keys():
+        mine, its, path = one.get(name), other.get(name), f"{key}.{name}".lstrip(".")
+        if isinstance(mine, dict) and isinstance(its, dict):
+            yield from differences(mine, its, path)
+        elif mine != its:
+            yield path
+
+
+@pytest.mark.parametrize(
+    ("profile", "keys"),
+    [
+        ("format-only", {"environment.format_score"}),
+        ("no-mask", {"rl.mask_observations"}),
+        ("no-sft", {"sft.max_steps"}),
+        ("unshuffled", {"ingest.shuffle", "validate.max_share_gap", "validate.run_probability"}),
+    ],
+)
+def test_a_contrast_differs_from_tiny_in_its_one_point(workspace, profile, keys):
+    tiny, contrast = params.resolve("tiny"), params.resolve(f"contrast-{profile}")
+    assert set(differences(tiny, contrast)) == keys | {"profile"}
+    assert contrast["environment"]["em_score"] == tiny["environment"]["em_score"]
+
+
+def test_the_unshuffled_contrast_is_validated_on_all_rows(workspace):
+    # The first of them would be of few kinds.
+    content = params.resolve("contrast-unshuffled")
+    (source,) = content["ingest"]["sources"]
+    assert content["rl"]["validation_questions"] == source["questions"]["validation"]
+
+
+def test_the_reduced_profile_of_the_whole_dags_test_is_valid(workspace):
+    shutil.copy(Path(__file__).parent / "e2e/reduced.yaml", "params")
+    assert params.resolve("reduced")["rl"]["steps"] == 2
 
 
 def test_stage_resolves_and_load_reads_it(workspace):

@@ -21,6 +21,7 @@ from verl.utils.profiler import simple_timer
 from tasks.agent import environments
 from tasks.agent.episode import Budget, Generation, run_episode
 from tasks.agent.protocol import PROTOCOLS
+from tasks.agent.trajectory import Trajectory
 from tasks.params import Environment as EnvironmentSection
 from tasks.params import Episode, Retrieval
 from tasks.training.sanity import SanityCheck
@@ -40,6 +41,7 @@ class _Room:
         self.budget = Budget(
             episode.max_turns, episode.max_response_tokens, episode.max_turn_tokens, episode.max_observation_tokens
         )
+        self.mask_observations = bool(content["mask_observations"])
         self.rollouts = Path(content["rollouts"])
         self.sanity = SanityCheck(**content["sanity"])
         self._dump: Any = None
@@ -67,6 +69,16 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value
+
+
+def _trained(trajectory: Trajectory, mask_observations: bool) -> list[int]:
+    """1 for a token that verl trains on, shape (n,); the trajectory's own mask stays as it is.
+
+    Where observations are trained on, what verl reports of the engine against the actor (training/rollout_*,
+    rollout_corr/*) means nothing: the engine's log-probability of a token that it did not generate stands as 0.
+    The loss is untouched by this: it takes the actor's own log-probabilities (trainer/ppo/v1/trainer_base.py:1654).
+    """
+    return trajectory.response_mask if mask_observations else [1] * len(trajectory.response_ids)
 
 
 class ForagerAgentLoop(AgentLoopBase):
@@ -143,7 +155,7 @@ class ForagerAgentLoop(AgentLoopBase):
         return AgentLoopOutput(
             prompt_ids=trajectory.prompt_ids,
             response_ids=trajectory.response_ids,
-            response_mask=trajectory.response_mask,
+            response_mask=_trained(trajectory, room.mask_observations),
             response_logprobs=trajectory.response_logprobs,
             reward_score=trajectory.reward,
             num_turns=2 * trajectory.turns,

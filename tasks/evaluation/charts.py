@@ -8,94 +8,105 @@ from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-
-# Matplotlib knows no CSS variables: these stand for them while drawing and are replaced in the SVG.
-_INK, _LINE = "#010203", "#040506"
-_SERIES = ("#0a0b01", "#0a0b02", "#0a0b03", "#0a0b04", "#0a0b05", "#0a0b06")
-_CSS = {
-    _INK: "var(--muted)",
-    _LINE: "var(--line)",
-    **{colour: f"var(--series-{n})" for n, colour in enumerate(_SERIES)},
-}
-_STYLE = {
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.size": 9,
-    "text.color": _INK,
-    "axes.edgecolor": _LINE,
-    "axes.labelcolor": _INK,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
-}
 
 Points = list[tuple[int, float]]
 
 
 @dataclass(frozen=True)
+class Palette:
+    """Colours of a chart: text, axes and grid, and the lines in turn."""
+
+    ink: str
+    line: str
+    series: tuple[str, ...]
+
+    def style(self) -> dict[str, Any]:
+        """Matplotlib's settings in these colours."""
+        return {
+            "svg.fonttype": "none",
+            "font.family": "sans-serif",
+            "font.size": 9,
+            "text.color": self.ink,
+            "axes.edgecolor": self.line,
+            "axes.labelcolor": self.ink,
+            "xtick.color": self.ink,
+            "ytick.color": self.ink,
+        }
+
+
+# Matplotlib knows no CSS variables: these colours stand for them while drawing and are replaced in the SVG.
+PAGE = Palette("#010203", "#040506", ("#0a0b01", "#0a0b02", "#0a0b03", "#0a0b04", "#0a0b05", "#0a0b06"))
+_CSS = {
+    PAGE.ink: "var(--muted)",
+    PAGE.line: "var(--line)",
+    **{colour: f"var(--series-{n})" for n, colour in enumerate(PAGE.series)},
+}
+
+
+@dataclass(frozen=True)
 class Panel:
-    """A chart of the steps: its title and the metrics it takes, by name or by prefix."""
+    """A chart of one of verl's metrics over the steps."""
 
     title: str
-    metrics: tuple[str, ...]
+    metric: str
 
 
 PANELS = (
-    Panel("Reward of the rollouts", ("critic/score/mean",)),
-    Panel("Validation", ("val-core/",)),
-    Panel("Entropy of the policy", ("actor/entropy",)),
-    Panel("Length of a response, tokens", ("response_length/mean",)),
+    Panel("Reward of the rollouts", "critic/score/mean"),
+    Panel("Entropy of the policy", "actor/entropy"),
+    Panel("Length of a response, tokens", "response_length/mean"),
 )
 
 
-def series(steps: Sequence[Mapping[str, Any]], panel: Panel) -> dict[str, Points]:
-    """Points (step, value) of every metric that a panel takes, by the metric's short name.
+def series(steps: Sequence[Mapping[str, Any]], metric: str) -> Points:
+    """Points (step, value) of a metric.
 
     Args:
         steps: `{"step": n, "data": {metric: value}}`, ascending; a metric may be absent from any step.
-        panel: what to take; a name ending in `/` takes every metric below it.
+        metric: its name in verl.
     """
-    found: dict[str, Points] = {}
-    for step in steps:
-        for name, value in step["data"].items():
-            prefix = next((m for m in panel.metrics if name == m or (m.endswith("/") and name.startswith(m))), None)
-            if prefix is not None and isinstance(value, int | float):
-                # verl's core validation metric of a source: the panel's title says what it is.
-                short = name.removeprefix(prefix).removesuffix("/reward/mean@1") or name
-                found.setdefault(short, []).append((step["step"], float(value)))
-    return found
+    found = [(step["step"], step["data"].get(metric)) for step in steps]
+    return [(step, float(value)) for step, value in found if isinstance(value, int | float)]
 
 
 def curves(steps: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Title and SVG of every panel that the steps have something for."""
-    drawn = [(panel.title, series(steps, panel)) for panel in PANELS]
-    return [(title, _draw(title, lines)) for title, lines in drawn if lines]
+    drawn = [(panel.title, series(steps, panel.metric)) for panel in PANELS]
+    return [(title, _draw(title, points)) for title, points in drawn if points]
 
 
-def _draw(title: str, lines: Mapping[str, Points]) -> str:
-    # The salt keeps the ids of several charts in one page apart, and equal from run to run.
-    with mpl.rc_context({**_STYLE, "svg.hashsalt": title}):
-        figure = Figure(figsize=(4.6, 2.5), layout="constrained")
-        axes = figure.add_subplot()
-        for number, (name, points) in enumerate(sorted(lines.items())):
-            xs, ys = zip(*points, strict=True)
-            marker = "o" if len(points) <= 30 else None
-            colour = _SERIES[number % len(_SERIES)]
-            axes.plot(xs, ys, color=colour, label=name, marker=marker, markersize=3.5, linewidth=1.8)
-        axes.set_xlabel("step")
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
-        axes.yaxis.set_major_locator(MaxNLocator(nbins=5))
-        axes.grid(axis="y", color=_LINE, linewidth=0.7)
-        axes.spines[["top", "right", "left"]].set_visible(False)
-        axes.tick_params(length=0)
-        axes.margins(y=0.12)
-        if len(lines) > 1:
-            figure.legend(loc="outside upper left", frameon=False, fontsize=8, ncols=2)
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+def plain_axes(axes: Axes, palette: Palette) -> None:
+    """Whole steps below, a quiet grid, no frame."""
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=5))
+    axes.grid(axis="y", color=palette.line, linewidth=0.7)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(length=0)
+
+
+def as_svg(figure: Figure) -> str:
+    """The figure as an SVG element, `PAGE`'s colours replaced by the page's variables."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     for colour, variable in _CSS.items():
         text = text.replace(colour, variable)
     return text
+
+
+def _draw(title: str, points: Points) -> str:
+    # The salt keeps the ids of several charts in one page apart, and equal from run to run.
+    with mpl.rc_context({**PAGE.style(), "svg.hashsalt": title}):
+        figure = Figure(figsize=(3.6, 2.3), layout="constrained")
+        axes = figure.add_subplot()
+        xs, ys = zip(*points, strict=True)
+        marker = "o" if len(points) <= 30 else None
+        axes.plot(xs, ys, color=PAGE.series[0], marker=marker, markersize=3.5, linewidth=1.8)
+        axes.set_xlabel("step")
+        plain_axes(axes, PAGE)
+        axes.margins(y=0.12)
+        return as_svg(figure)

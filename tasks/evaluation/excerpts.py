@@ -67,6 +67,8 @@ def segments(row: Any) -> list[dict[str, Any]]:
 def groups(earlier: pd.DataFrame, later: pd.DataFrame, names: tuple[str, str]) -> list[Group]:
     """Questions by which of two models succeeded; all four groups, in the order worth reading.
 
+    In a group, the questions with more hops come first, then the source with more questions, then the id decides.
+
     Args:
         earlier: trajectories of one model, indexed by `question_id`.
         later: those of the other, same index.
@@ -79,12 +81,29 @@ def groups(earlier: pd.DataFrame, later: pd.DataFrame, names: tuple[str, str]) -
         "both right": before & after,
         "both wrong": ~before & ~after,
     }
-    return [Group(name, sorted(earlier.index[chosen])) for name, chosen in kinds.items()]
+    sizes = earlier["data_source"].value_counts()
+    rank = {key: (-hops, -sizes[source], key) for key, hops, source in earlier[["hops", "data_source"]].itertuples()}
+    return [Group(name, sorted(earlier.index[chosen], key=rank.__getitem__)) for name, chosen in kinds.items()]
 
 
 def choose(found: Sequence[Group], count: int) -> list[tuple[str, str]]:
-    """At most `count` pairs of group and question id, taken in turn from every group."""
-    longest = max((len(group.ids) for group in found), default=0)
-    turns = [(group.name, group.ids[n]) for n in range(longest) for group in found if n < len(group.ids)]
+    """At most `count` pairs of group and question id, group by group.
+
+    The first group, what has been learnt, gets every second place; the others share the rest in turn. A group
+    that runs out leaves its places to those that do not.
+
+    Args:
+        found: what `groups` returned.
+        count: how many, > 0.
+    """
+    if not found:
+        return []
+    learnt, others = found[0], found[1:]
+    longest = max((len(group.ids) for group in others), default=0)
+    rest = [(group.name, group.ids[n]) for n in range(longest) for group in others if n < len(group.ids)]
+    first = min(len(learnt.ids), max(-(-count // 2), count - len(rest)))
     order = {group.name: n for n, group in enumerate(found)}
-    return sorted(turns[:count], key=lambda pair: order[pair[0]])
+    return [
+        *((learnt.name, key) for key in learnt.ids[:first]),
+        *sorted(rest[: count - first], key=lambda pair: order[pair[0]]),
+    ]

@@ -13,7 +13,7 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from tasks.evaluation import charts, excerpts
+from tasks.evaluation import charts, climb, excerpts
 
 TEMPLATE = "report.html.j2"
 # Figure, heading, whether it is a share (shown in per cent).
@@ -34,6 +34,7 @@ def write_report(
     figures: Mapping[str, Any],
     frame: pd.DataFrame,
     steps: Sequence[Mapping[str, Any]],
+    validation: climb.Validation,
     examples: int,
     profile: str,
 ) -> None:
@@ -44,6 +45,7 @@ def write_report(
         figures: what `metrics.summarise` returned.
         frame: the trajectories it was given.
         steps: RL's steps, `{"step": n, "data": {metric: value}}`; any metric may be absent.
+        validation: RL's validations, as `climb.read` returns them.
         examples: how many questions are shown with their trajectories.
         profile: name of the profile.
     """
@@ -59,6 +61,8 @@ def write_report(
         main="em" if same else "success",
         comparisons=[_comparison(pair, values) for pair, values in figures["comparisons"].items()],
         slices=_slices(figures["slices"], models),
+        climb=Markup(climb.svg(validation)),  # noqa: S704  matplotlib escapes
+        validated={kind: at["n"] for kinds in validation.values() for kind, at in kinds.items()},
         curves=[(title, Markup(svg)) for title, svg in charts.curves(steps)],  # noqa: S704  matplotlib escapes
         last_step=steps[-1]["step"] if steps else 0,
         **_examples(frame, models, examples),
@@ -133,4 +137,11 @@ def _examples(frame: pd.DataFrame, models: Sequence[str], count: int) -> dict[st
 
 
 def _run(model: str, row: Any) -> dict[str, Any]:
-    return {"name": name_of(model), "row": row, "segments": excerpts.segments(row)}
+    return {
+        "name": name_of(model),
+        "row": row,
+        "queries": list(row["queries"]),
+        # pandas turns the None of an episode without an answer into NaN.
+        "answer": None if pd.isna(row["answer"]) else row["answer"],
+        "segments": excerpts.segments(row),
+    }

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
@@ -18,13 +19,15 @@ Policy = tuple[PreTrainedModel, PreTrainedTokenizerBase]
 
 
 def from_scratch(architecture: Architecture, tokenizer: PreTrainedTokenizerBase, positions: int, seed: int) -> Policy:
-    """A Qwen2 model with random weights, its embeddings as many as the tokenizer's tokens.
+    """A Llama model with random weights, its embeddings as many as the tokenizer's tokens.
 
+    Llama, since transformers 5 gives a saved Qwen2 model Qwen2's tokenizer whatever lies beside the weights
+    (models/auto/tokenization_auto.py, MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS).
     Embeddings are not padded: verl masks ids beyond the tokenizer in vLLM but not in the trainer, which
     shows as a false difference between their log-probabilities.
     """
     torch.manual_seed(seed)
-    config = Qwen2Config(
+    config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=architecture.hidden_size,
         intermediate_size=2 * architecture.hidden_size,
@@ -39,7 +42,7 @@ def from_scratch(architecture: Architecture, tokenizer: PreTrainedTokenizerBase,
         pad_token_id=tokenizer.pad_token_id,
         attn_implementation="sdpa",
     )
-    return Qwen2ForCausalLM(config).float(), tokenizer
+    return LlamaForCausalLM(config).float(), tokenizer
 
 
 def from_source(source: str) -> Policy:
@@ -114,12 +117,29 @@ def _from_smollm2_package() -> Policy:
     return model, tokenizer
 
 
-def save(policy: Policy, folder: Path, dtype: str) -> int:
-    """Save model and tokenizer in Hugging Face's form, weights as safetensors; returns the number of parameters."""
+def save(policy: Policy, folder: Path, dtype: str, texts: Iterable[str] = ()) -> int:
+    """Save model and tokenizer in Hugging Face's form, weights as safetensors.
+
+    Args:
+        texts: what the tokenizer, loaded again as every later stage loads it, must encode as it does now.
+
+    Returns:
+        the number of parameters.
+
+    Raises:
+        InputError: it encodes one of the texts otherwise.
+    """
     model, tokenizer = policy
     model = model.to(getattr(torch, dtype))
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    loaded = AutoTokenizer.from_pretrained(folder)
+    for text in texts:
+        if loaded.encode(text) != tokenizer.encode(text):
+            raise InputError(
+                f"the tokenizer encodes {text!r} otherwise once it is saved and loaded as {type(loaded).__name__}",
+                where="policy.source",
+            )
     return sum(parameter.numel() for parameter in model.parameters())

@@ -51,7 +51,7 @@ def rl_overrides(
         rl: the rl section.
         episode: the episode section: budgets become prompt and response lengths.
         files: what the run reads and writes.
-        seed: of data order, training and sampling.
+        seed: of training and sampling.
         dtype: `float32` or `bfloat16`, of training and sampling alike.
         gpu: whether a CUDA device is there.
         bucket: megabytes of the bucket in which weights travel to vLLM.
@@ -70,6 +70,7 @@ def rl_overrides(
         "data.max_prompt_length": episode.max_prompt_tokens,
         "data.max_response_length": episode.max_response_tokens,
         "data.dataloader_num_workers": 0,
+        "data.shuffle": False,  # ingest has shuffled, and validate has checked that very order
         "data.filter_overlong_prompts": False,  # stage validate has measured every prompt
         "data.validation_shuffle": False,
         "data.seed": seed,

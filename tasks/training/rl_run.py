@@ -71,7 +71,14 @@ def train(
     else:
         shutil.rmtree(folder.path / "sanity", ignore_errors=True)
     settings = folder.path / "agent.json"
-    content = {**shared, "seed": seed, "index": str(index), "rollouts": str(folder.rollouts), "sanity": asdict(sanity)}
+    content = {
+        **shared,
+        "seed": seed,
+        "mask_observations": rl.mask_observations,
+        "index": str(index),
+        "rollouts": str(folder.rollouts),
+        "sanity": asdict(sanity),
+    }
     settings.write_text(json.dumps(content), encoding="utf-8")
     loop = folder.path / "agent_loop.yaml"
     target = {"name": "forager", "_target_": "tasks.agent.verl_loop.ForagerAgentLoop", "settings": str(settings)}

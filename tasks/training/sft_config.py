@@ -49,6 +49,8 @@ def sft_overrides(
         "+engine.mixed_precision.reduce_dtype": "fp32",
         "+engine.mixed_precision.buffer_dtype": "fp32",
         "optim.lr": sft.learning_rate,
+        "optim.lr_scheduler_type": "cosine",
+        "optim.lr_warmup_steps_ratio": 0.1,
         "checkpoint.save_contents": "[model,optimizer,extra,hf_model]",
         "trainer.logger": "[console,file]",
         "trainer.n_gpus_per_node": 1,

@@ -30,10 +30,10 @@ Sample = Callable[[Path], list[Trajectory]]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a check found at a step; `stop` is the reason to stop, or None."""
+    """What a check found at a step; `loss` is None before the first one, `stop` the reason to stop, or None."""
 
     step: int
-    loss: float
+    loss: float | None
     format_rate: float
     success_rate: float
     pass_at_4: float
@@ -45,7 +45,7 @@ def judge(step: int, losses: Sequence[float], trajectories: Sequence[Trajectory]
 
     Args:
         step: the step of the checkpoint that was sampled.
-        losses: evaluation losses of all checks so far, in nats a token, the last one this step's.
+        losses: evaluation losses of all checks so far, in nats a token, the last one this step's; none at step 0.
         trajectories: sampled episodes, `sft.check_samples` of each question next to each other.
         sft: targets and patience.
     """
@@ -55,13 +55,15 @@ def judge(step: int, losses: Sequence[float], trajectories: Sequence[Trajectory]
     success_rate = sum(t.success for t in trajectories) / len(trajectories)
     passes = sum(pass_at_k([t.success > 0 for t in group], 4) for group in groups) / len(groups)
     stop = None
-    if format_rate >= sft.format_rate and success_rate >= sft.success_rate:
+    if not sft.max_steps:
+        stop = "no steps asked for"
+    elif format_rate >= sft.format_rate and success_rate >= sft.success_rate:
         stop = f"targets met: {format_rate:.0%} in form, {success_rate:.0%} succeed"
     elif len(losses) > sft.patience and min(losses[-sft.patience :]) >= min(losses[: -sft.patience]):
         stop = f"evaluation loss flat for {sft.patience} checks"
     elif step >= sft.max_steps:
         stop = f"all {sft.max_steps} steps done"
-    return Verdict(step, losses[-1], format_rate, success_rate, passes, stop)
+    return Verdict(step, losses[-1] if losses else None, format_rate, success_rate, passes, stop)
 
 
 def train(
@@ -78,7 +80,7 @@ def train(
     on_step: Callable[[int, dict[str, float]], None],
     on_verdict: Callable[[Verdict], None],
 ) -> list[Verdict]:
-    """Run verl's SFT trainer until a check says stop.
+    """Run verl's SFT trainer until a check says stop; without any step to take, check the model as it is.
 
     Args:
         sample: plays `check_samples` episodes of each check question with the weights in a folder.
@@ -89,6 +91,10 @@ def train(
         the verdicts in order; the last one's step is the one selected.
     """
     check_overrides("sft", "sft_trainer_engine", sft.overrides)
+    if not sft.max_steps:
+        verdict = judge(0, [], sample(model), sft)
+        on_verdict(verdict)
+        return [verdict]
     folder.rewind()
     for step in read_steps(folder.steps):
         on_step(step["step"], numbers(step["data"]))

@@ -6,15 +6,19 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tasks.evaluation import excerpts, metrics
+from tasks.evaluation import climb, excerpts, metrics
 from tasks.evaluation.charts import PANELS, curves, series
 from tasks.evaluation.report import p_value, share, signed, write_report
 
 STEPS = [
     {"step": 0, "data": {"val-core/nq/reward/mean@1": 0.2}},
     {"step": 1, "data": {"critic/score/mean": 0.3, "actor/entropy": 1.0, "response_length/mean": 80}},
-    {"step": 2, "data": {"critic/score/mean": 0.5, "val-core/nq/reward/mean@1": 0.4, "val-core/hp/reward/mean@1": 0.1}},
+    {"step": 2, "data": {"critic/score/mean": 0.5}},
 ]
+VALIDATION = {
+    "0": {"one-hop": {"em": 0.9, "searches": 1.0, "n": 10}, "all": {"em": 0.9, "searches": 1.0, "n": 10}},
+    "2": {"one-hop": {"em": 1.0, "searches": 1.5, "n": 10}, "all": {"em": 1.0, "searches": 1.5, "n": 10}},
+}
 VOID = {"meta", "br", "path", "use", "rect"}
 
 
@@ -52,7 +56,9 @@ def page(tmp_path: Path, trajectories):
         frame = trajectories(rates, **more)
         figures = metrics.summarise(frame, confidence=0.95, resamples=200, seed=0)
         path = tmp_path / "report.html"
-        write_report(path, figures=figures, frame=frame, steps=steps, examples=examples, profile="tiny")
+        write_report(
+            path, figures=figures, frame=frame, steps=steps, validation=VALIDATION, examples=examples, profile="tiny"
+        )
         html = path.read_text(encoding="utf-8")
         return Page(html), html
 
@@ -64,7 +70,7 @@ def test_it_stands_alone(page) -> None:
     assert {"script", "link", "img", "iframe"}.isdisjoint(parsed.tags)
     assert all(address.startswith("#") for address in parsed.addresses)
     assert "@import" not in html and "url(http" not in html
-    assert parsed.tags.count("svg") == len(PANELS) and parsed.tags.count("article") == 4
+    assert parsed.tags.count("svg") == 1 + len(PANELS) and parsed.tags.count("article") == 4
 
 
 def test_it_says_the_figures(page, trajectories) -> None:
@@ -91,13 +97,41 @@ def test_foreign_text_is_escaped(page) -> None:
 
 def test_absent_metrics_one_model_and_a_graded_success_are_coped_with(page, tmp_path: Path, trajectories) -> None:
     parsed, _ = page({"rl": 0.5}, steps=[], examples=1)
-    assert "No step recorded" in parsed.text and "svg" not in parsed.tags and "Paired" not in parsed.text
+    assert "No step recorded" in parsed.text and parsed.tags.count("svg") == 1 and "Paired" not in parsed.text
     frame = trajectories({"sft": 0.4, "rl": 0.8})
     frame["success"] = 0.25
     figures = metrics.summarise(frame, confidence=0.95, resamples=200, seed=0)
-    write_report(tmp_path / "r.html", figures=figures, frame=frame, steps=STEPS[:1], examples=1, profile="x")
-    html = (tmp_path / "r.html").read_text()
+    path = tmp_path / "r.html"
+    write_report(path, figures=figures, frame=frame, steps=STEPS[:1], validation=VALIDATION, examples=1, profile="x")
+    html = path.read_text(encoding="utf-8")
     assert "RL succeeds on 25.0 %" in html and html.count("<svg") == 1
+
+
+def test_the_climb_is_drawn_and_counted(page) -> None:
+    parsed, _ = page({"sft": 0.4, "rl": 0.8})
+    words = " ".join(parsed.text.split())
+    assert "the same ones each time: 10 one-hop. Step 0" in words
+    assert "one-hop 1.00" in words and "one-hop 1.5" in words
+
+
+def test_an_example_says_first_what_was_searched_and_answered(page) -> None:
+    parsed, _ = page({"sft": 0.0, "rl": 1.0}, examples=1)
+    words = " ".join(parsed.text.split())
+    assert "Before and after: SFT and RL" in words
+    # Person1: the first of the questions with two hops.
+    assert words.index("Person1→Hut") < words.index("Person1→Town")
+
+
+def test_an_episode_without_search_and_answer_says_so(tmp_path: Path, trajectories) -> None:
+    frame = trajectories({"sft": 0.0, "rl": 1.0})
+    silent = frame["model"] == "sft"
+    frame["queries"] = [[] if quiet else queries for quiet, queries in zip(silent, frame["queries"], strict=True)]
+    frame.loc[silent, "answer"] = None
+    figures = metrics.summarise(frame, confidence=0.95, resamples=200, seed=0)
+    path = tmp_path / "r.html"
+    write_report(path, figures=figures, frame=frame, steps=STEPS, validation=VALIDATION, examples=1, profile="x")
+    text = " ".join(Page(path.read_text(encoding="utf-8")).text.split())
+    assert "no search→no answer" in text and "nan" not in text.lower()
 
 
 def test_it_is_the_same_from_run_to_run(page) -> None:
@@ -105,16 +139,17 @@ def test_it_is_the_same_from_run_to_run(page) -> None:
 
 
 def test_charts_never_share_an_id_and_take_the_pages_colours() -> None:
-    drawn = [svg for _, svg in curves(STEPS)]
+    drawn = [climb.svg(VALIDATION), *(svg for _, svg in curves(STEPS))]
     ids = [set(re.findall(r'\bid="([^"]+)"', svg)) for svg in drawn]
-    clips = [{i for i in found if i.startswith("p")} - {"patch_1", "patch_2", "patch_3"} for found in ids]
+    clips = [{i for i in found if re.fullmatch("p[0-9a-f]{8,}", i)} for found in ids]
     assert all(clips) and len(set.union(*clips)) == sum(map(len, clips))
     assert all("var(--series-0)" in svg and "#0a0b01" not in svg for svg in drawn)
 
 
-def test_series_take_a_name_or_all_below_a_prefix() -> None:
-    assert series(STEPS, PANELS[0]) == {"critic/score/mean": [(1, 0.3), (2, 0.5)]}
-    assert series(STEPS, PANELS[1]) == {"nq": [(0, 0.2), (2, 0.4)], "hp": [(2, 0.1)]}
+def test_a_series_takes_the_steps_that_have_its_metric() -> None:
+    assert series(STEPS, "critic/score/mean") == [(1, 0.3), (2, 0.5)]
+    assert series(STEPS, "actor/entropy") == [(1, 1.0)]
+    assert [title for title, _ in curves(STEPS[2:])] == ["Reward of the rollouts"]
 
 
 def test_generated_text_is_cut_at_its_blocks() -> None:
@@ -136,18 +171,37 @@ def test_segments_are_read_as_recorded(trajectories) -> None:
     assert [segment["kind"] for segment in excerpts.segments(row)] == [s["kind"] for s in json.loads(row["segments"])]
 
 
-def test_examples_come_in_turn_from_every_group() -> None:
-    index = ["a", "b", "c", "d", "e"]
-    before = pd.DataFrame({"success": [0.0, 0, 1, 1, 0]}, index=index)
-    after = pd.DataFrame({"success": [1.0, 1, 0, 1, 0]}, index=index)
+def table(success: dict[str, float], sources: str = "", hops: dict[str, int] | None = None) -> pd.DataFrame:
+    """Trajectories as far as `groups` reads them; one letter of `sources` a question."""
+    return pd.DataFrame(
+        {
+            "success": success,
+            "data_source": dict(zip(success, sources or "x" * len(success), strict=True)),
+            "hops": {key: (hops or {}).get(key, 1) for key in success},
+        }
+    )
+
+
+def test_groups_hold_every_question_once_hardest_first() -> None:
+    before = table(dict.fromkeys("abcdef", 0.0) | {"f": 1.0}, sources="xyyyyy", hops=dict.fromkeys("abc", 2))
+    after = table({"a": 1.0, "b": 1, "c": 1, "d": 1, "e": 0, "f": 0})
     found = excerpts.groups(before, after, ("SFT", "RL"))
     assert [(group.name, group.ids) for group in found] == [
-        ("only RL right", ["a", "b"]), ("only SFT right", ["c"]), ("both right", ["d"]), ("both wrong", ["e"]),
+        ("only RL right", ["b", "c", "a", "d"]), ("only SFT right", ["f"]), ("both right", []), ("both wrong", ["e"]),
     ]  # fmt: skip
-    chosen = excerpts.choose(found, 5)
-    assert [key for _, key in chosen] == ["a", "b", "c", "d", "e"]
-    assert [name for name, _ in chosen] == ["only RL right"] * 2 + ["only SFT right", "both right", "both wrong"]
-    assert [key for _, key in excerpts.choose(found, 3)] == ["a", "c", "d"]
+
+
+def test_half_of_the_examples_show_what_was_learnt() -> None:
+    found = [excerpts.Group(name, list(ids)) for name, ids in (("L", "abcde"), ("F", "fg"), ("R", "r"), ("W", "wx"))]
+
+    def chosen(count: int) -> str:
+        return "".join(key for _, key in excerpts.choose(found, count))
+
+    assert [chosen(count) for count in (1, 3, 6)] == ["a", "abf", "abcfrw"]
+    assert chosen(9) == "abcdefgrw" and chosen(100) == "abcdefgrwx"
+    found[0] = excerpts.Group("L", ["a"])
+    assert chosen(6) == "afgrwx"
+    assert excerpts.choose(found, 2) == [("L", "a"), ("F", "f")]
     assert excerpts.choose([], 3) == []
 
 

@@ -34,6 +34,50 @@ def test_summary_says_all(workspace, capsys, monkeypatch):
     assert [row["state"] for row in summary.rows()] == ["Ran", "Cached"]
 
 
+def at(em: float, searches: float) -> dict[str, float]:
+    return {"em": em, "searches": searches, "n": 50}
+
+
+def climb(workspace, validation: dict) -> Summary:
+    (workspace / "metrics").mkdir(exist_ok=True)
+    (workspace / "metrics/rl.json").write_text(json.dumps({"steps": 12, "validation": validation}))
+    return Summary.collect([], 1.0, None, "abc")
+
+
+def test_the_climb_has_a_row_a_kind_and_a_column_a_validation(workspace, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "140")
+    steps = {
+        "12": {"one-hop": at(1.0, 1.0), "two-hop": at(0.9, 2.04), "all": at(0.95, 1.5)},
+        "4": {"one-hop": at(0.975, 1.0), "all": at(0.975, 1.0)},
+        "0": {"one-hop": at(0.98, 1.0), "two-hop": at(0.12, 1.0), "all": at(0.5, 1.0)},
+    }
+    summary = climb(workspace, steps)
+    assert summary.climb() == [
+        ("questions", "step 0", "step 4", "step 12"),
+        ("one-hop", ".98 (1.0)", ".97 (1.0)", "1.00 (1.0)"),
+        ("two-hop", ".12 (1.0)", "-", ".90 (2.0)"),
+        ("all", ".50 (1.0)", ".97 (1.0)", ".95 (1.5)"),
+    ]
+    summary.show()
+    text = capsys.readouterr().out
+    assert "The climb: exact match on validation questions during RL (searches a question)" in text
+    assert ".12 (1.0)" in text and ".90 (2.0)" in text
+    assert "| two-hop | .12 (1.0) | - | .90 (2.0) |" in summary.markdown()
+
+
+def test_of_many_validations_the_first_and_the_last_are_shown(workspace):
+    steps = {str(step): {"nq": at(0.5, 1.0), "all": at(0.5, 1.0)} for step in range(0, 205, 5)}
+    heading, *rows = climb(workspace, steps).climb()
+    assert heading[1] == "step 0" and heading[-1] == "step 200" and len(set(heading)) == 9
+    assert [row[0] for row in rows] == ["nq"]
+
+
+def test_without_validations_there_is_no_climb(workspace, capsys):
+    summary = Summary.collect([], 1.0, None, "abc")
+    summary.show()
+    assert summary.climb() == [] and "climb" not in capsys.readouterr().out + summary.markdown()
+
+
 def test_dag_without_a_gate(workspace):
     assert "no gate" in Summary.collect([], 1.0, None, "abc").reason()
 

@@ -64,6 +64,16 @@ def test_rejected_then_cached_then_failing(repository):
 
 
 @pytest.mark.slow
+def test_without_release_the_decision_is_recorded_and_nothing_is_released(repository):
+    done = run("--no-release")
+    assert done.returncode == 0, done.stderr
+    assert "rejected: failed x" in done.stdout
+    assert not (repository / "data/release").exists()
+    flow = tracking.latest_flow("tiny")
+    assert flow is not None and flow.tags["decision"] == "rejected"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_stopped_run_leaves_nothing_or_is_cleaned_up(repository, number):
     (repository / "knobs/merge").write_text("hang")

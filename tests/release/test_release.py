@@ -87,6 +87,16 @@ def test_life_of_a_champion(workspace, capsys):
     assert capsys.readouterr().err.count("\n") == 3
 
 
+def test_inside_a_flow_the_release_is_the_flows_child(workspace):
+    decide(workspace, "released", "h1", [1.0] * 16 + [0.0] * 4)
+    with tracking.parent_run("flow", "tiny", []) as flow:
+        assert "version 1" in action.release()
+    mlflow = tracking.connect()
+    runs = mlflow.search_runs(search_all_experiments=True, output_format="list")
+    (release,) = [run for run in runs if run.data.tags.get("kind") == "release"]
+    assert release.data.tags["mlflow.parentRunId"] == flow.run_id
+
+
 def test_no_model_and_no_trajectories_are_wrong_input(workspace):
     decide(workspace, "released", "h", [1.0])
     (workspace / "data/evaluate/trajectories.parquet").unlink()

@@ -8,7 +8,9 @@ from hydra import compose, initialize_config_module
 from hydra.errors import ConfigCompositionException
 from omegaconf import OmegaConf
 from safetensors.torch import save_file
-from verl.trainer.ppo.utils import need_critic, need_reference_policy
+from torch.utils.data import SequentialSampler
+from torchdata.stateful_dataloader import StatefulDataLoader
+from verl.trainer.ppo.utils import create_rl_sampler, need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 
 from tasks.errors import InputError
@@ -83,6 +85,23 @@ def test_what_must_hold_of_the_rl_configuration(defaults) -> None:
     assert config.algorithm.norm_adv_by_std_in_grpo is True
     assert config.trainer.max_actor_ckpt_to_keep is None  # the best of all checkpoints is kept
     assert Path(config.trainer.v1.sampler.custom_sampler.path).is_file()
+
+
+def test_rows_come_in_the_files_order_and_a_resumed_run_goes_on_behind_its_last_step(defaults) -> None:
+    # As verl's trainer makes and saves it: trainer/ppo/v1/trainer_base.py, _init_dataloader and _save_checkpoint.
+    def loader() -> StatefulDataLoader:
+        sampler = create_rl_sampler(rl_config(defaults).data, rows)
+        assert isinstance(sampler, SequentialSampler)
+        return StatefulDataLoader(rows, batch_size=4, num_workers=0, drop_last=True, sampler=sampler)
+
+    rows = list(range(10))
+    first = loader()
+    steps = iter(first)
+    assert next(steps).tolist() == [0, 1, 2, 3]
+    resumed = loader()
+    resumed.load_state_dict(first.state_dict())
+    assert [batch.tolist() for batch in resumed] == [[4, 5, 6, 7]]
+    assert [batch.tolist() for batch in resumed] == [[0, 1, 2, 3], [4, 5, 6, 7]]  # the next epoch, in the same order
 
 
 @pytest.mark.parametrize(("dtype", "gpu"), [("float32", False), ("bfloat16", True)])

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
 
 from tasks.errors import InputError
 from tasks.params import Architecture
@@ -44,6 +45,24 @@ def test_saved_policy_is_loaded_again(tokenizer, tmp_path: Path) -> None:
     assert (config["dtype"], config["vocab_size"]) == ("float32", len(tokenizer))
     generation = json.loads((tmp_path / "model" / "generation_config.json").read_text())
     assert generation["eos_token_id"] == tokenizer.eos_token_id
+
+
+def test_every_text_is_encoded_alike_once_saved_and_loaded(tokenizer, tmp_path: Path) -> None:
+    texts = [f"Where was {one}{two} born?" for one in ("Re", "Ze", "Ga", "Se") for two in ("me", "su", "ri", "de")]
+    policies.save(policies.from_scratch(ARCHITECTURE, tokenizer, 64, 0), tmp_path, "float32", texts)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    assert [loaded.encode(text) for text in texts] == [tokenizer.encode(text) for text in texts]
+    assert "Reme" not in [loaded.decode([token]) for token in loaded.encode(" Reme")]
+
+
+def test_a_tokenizer_that_comes_back_as_another_is_refused(tokenizer, tmp_path: Path) -> None:
+    # transformers gives a model of type qwen2 Qwen2's tokenizer, whatever was saved. When it no longer does,
+    # a policy from scratch may be a Qwen2 again.
+    config = Qwen2Config(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2
+    )
+    with pytest.raises(InputError, match=r"encodes ' Reme' otherwise .* Qwen2Tokenizer"):
+        policies.save((Qwen2ForCausalLM(config), tokenizer), tmp_path, "float32", [" Kasu", " Reme"])
 
 
 def test_policy_is_saved_in_the_dtype_asked_for(tokenizer, tmp_path: Path) -> None:

@@ -132,6 +132,7 @@ def test_a_run_follows_every_step_and_keeps_them(folder, defaults, validation, m
     assert environment["VERL_FILE_LOGGER_PATH"] == str(folder.live_steps)
     settings = json.loads((folder.path / "agent.json").read_text())
     assert settings["seed"] == 3 and settings["sanity"]["episodes"] == 5
+    assert settings["mask_observations"] is True
     assert any(f"agent_loop_config_path='{folder.path / 'agent_loop.yaml'}'" in part for part in command)
 
 

@@ -1,0 +1,246 @@
+"""The sections of the parameters as pydantic models; params/defaults.yaml says what each key means."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class Section(BaseModel):
+    """A frozen group of parameters that refuses unknown keys and wrong types."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(gt=0)]
+Float = Annotated[float, Field(strict=False, allow_inf_nan=False, ge=0)]
+
+
+class SplitCounts(Section):
+    """A number for each split."""
+
+    train: Positive
+    validation: Positive
+    test: Positive
+
+    def by_split(self) -> dict[Literal["train", "validation", "test"], int]:
+        """The numbers by the split's name."""
+        return {"train": self.train, "validation": self.validation, "test": self.test}
+
+
+class WorldSource(Section):
+    """The generated world: see `tasks/qa/world.py`."""
+
+    reader: Literal["world"]
+    people: SplitCounts
+    questions: SplitCounts
+    kinds: dict[Literal["one-hop", "two-hop", "comparison"], Share]
+
+
+class FileSource(Section):
+    """A question file in one of the forms that `tasks/qa/` reads."""
+
+    reader: Literal["jsonl", "hotpotqa"]
+    name: str
+    path: str
+    split: Literal["train", "validation", "test"]
+    limit: Positive | None = None
+    licence: str = "unknown"
+
+
+class Ingest(Section):
+    data_dir: str
+    sources: Annotated[list[Annotated[WorldSource | FileSource, Field(discriminator="reader")]], Field(min_length=1)]
+    corpus: str | None
+    validation_share: Share
+    shuffle: bool
+
+
+class Phase(Section):
+    """One phase of pre-training: which text of `tasks/qa/practice.py`, for how long, in rows of which length."""
+
+    text: Literal["repeats", "reading"]
+    steps: Positive
+    sequence_length: Positive
+
+
+class Pretraining(Section):
+    phases: list[Phase]
+    batch_tokens: Positive
+    learning_rate: Float
+    muon_learning_rate: Float
+    weight_decay: Float
+
+
+class Architecture(Section):
+    hidden_size: Positive
+    layers: Positive
+    heads: Positive
+    kv_heads: Positive
+    vocabulary: Annotated[int, Field(ge=320)]  # 256 bytes, the special tokens, the tags, some merges
+    initializer_range: Float
+
+
+class Policy(Section):
+    source: str
+    dtype: Literal["float32", "bfloat16"]
+    architecture: Architecture
+    pretraining: Pretraining
+
+
+class Validate(Section):
+    window: Positive
+    max_share_gap: Share
+    run_probability: Share
+    min_rows: Positive
+
+
+class Bm25(Section):
+    k1: Float
+    b: Float
+
+
+class Faiss(Section):
+    dimensions: Positive
+    ngrams: Annotated[list[int], Field(min_length=2, max_length=2)]
+
+
+class Index(Section):
+    bm25: Bm25
+    faiss: Faiss
+    recall_questions: Positive
+
+
+class Retrieval(Section):
+    retriever: Literal["bm25", "faiss"]
+    topk: Positive
+    passage_words: Positive
+
+
+class Episode(Section):
+    protocol: Literal["search-r1"]
+    prompt: str
+    max_turns: Positive
+    max_prompt_tokens: Positive
+    max_response_tokens: Positive
+    max_turn_tokens: Positive
+    max_observation_tokens: Positive
+
+
+class Demos(Section):
+    questions: Positive
+    validation: Positive
+    think: bool
+    give_up: Share
+
+
+class Sft(Section):
+    learning_rate: Float
+    batch_size: Positive
+    max_steps: Count
+    check_every: Positive
+    check_questions: Positive
+    check_samples: Annotated[int, Field(ge=4)]
+    format_rate: Share
+    success_rate: Share
+    patience: Positive
+    timeout_minutes: Positive
+    overrides: list[str]
+
+
+class SanityCheck(Section):
+    episodes: Positive
+    max_logprob_diff: Float
+
+
+class Rl(Section):
+    algorithm: Literal["grpo"]
+    steps: Positive
+    prompts: Positive
+    samples: Annotated[int, Field(ge=2)]
+    learning_rate: Float
+    temperature: Float
+    mask_observations: bool
+    validate_every: Positive
+    validation_questions: Positive
+    micro_batch_size: Positive
+    sanity: SanityCheck
+    timeout_minutes: Positive
+    overrides: list[str]
+
+
+class Merge(Section):
+    max_logit_diff: Float
+    prompts: Positive
+
+
+class Evaluate(Section):
+    questions: Positive
+    confidence: Annotated[float, Field(gt=0, lt=1)]
+    bootstrap: Positive
+    examples: Positive
+
+
+class Check(Section):
+    expression: str
+    severity: Literal["error", "warning"]
+
+
+class Gate(Section):
+    checks: dict[str, Check]
+
+
+class Environment(BaseModel):
+    """Name of the environment; its other keys belong to the environment's own model."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+    name: str
+
+
+class Params(Section):
+    """All parameters of a run; one section a stage, and five shared ones."""
+
+    profile: str
+    seed: Annotated[int, Field(ge=0, lt=2**32)]
+    environment: Environment
+    retrieval: Retrieval
+    episode: Episode
+    ingest: Ingest
+    policy: Policy
+    validate_: Validate = Field(alias="validate")
+    index: Index
+    demos: Demos
+    sft: Sft
+    rl: Rl
+    merge: Merge
+    evaluate: Evaluate
+    gate: Gate
+
+    @model_validator(mode="after")
+    def _fits(self) -> Params:
+        if self.rl.steps < self.rl.validate_every:
+            raise ValueError("rl.validate_every: larger than rl.steps, so no checkpoint would ever be measured")
+        if "{question}" not in self.episode.prompt:
+            raise ValueError("episode.prompt: must hold {question}, or the policy would never see one")
+        shape = self.policy.architecture
+        if shape.hidden_size % (2 * shape.heads) or shape.heads % shape.kv_heads:
+            raise ValueError("policy.architecture: heads must divide hidden_size evenly, and kv_heads the heads")
+        for phase in self.policy.pretraining.phases:
+            if phase.sequence_length > self.episode.max_prompt_tokens + self.episode.max_response_tokens:
+                raise ValueError(
+                    "policy.pretraining.phases: sequence_length longer than an episode's prompt and response"
+                )
+            if phase.sequence_length > self.policy.pretraining.batch_tokens:
+                raise ValueError("policy.pretraining.batch_tokens: less than a phase's sequence_length")
+        rollouts = self.rl.prompts * self.rl.samples
+        if rollouts % min(self.rl.micro_batch_size, rollouts):
+            raise ValueError(f"rl.micro_batch_size: must divide rl.prompts x rl.samples = {rollouts}")
+        if 0 < self.sft.max_steps < self.sft.check_every:
+            raise ValueError("sft.check_every: larger than sft.max_steps, so no checkpoint would ever be checked")
+        if self.demos.validation < self.sft.batch_size:
+            # verl's SFT trainer drops a last batch that isn't full.
+            raise ValueError("demos.validation: smaller than sft.batch_size, so there would be no evaluation loss")
+        return self

@@ -1,0 +1,194 @@
+"""From files to checked parameters: the defaults, overlaid by the profiles that a profile extends, and by itself.
+
+An overlay may name as few keys as it likes: mappings merge key by key, lists and values replace.
+Every key is checked before anything else runs; an unknown one is refused with the nearest valid key.
+"""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from tasks.errors import InputError
+from tasks.params.models import Params
+
+DEFAULTS = Path("params/defaults.yaml")
+PROFILE = Path("params/profile.yaml")
+RESOLVED = Path("data/params/params.yaml")
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise InputError("no such file", where=str(path), mend="see the README's section on profiles")
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise InputError(f"not UTF-8: {error.reason} at byte {error.start}", where=str(path)) from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or "not YAML"
+        raise InputError(f"not valid YAML: {problem}", where=f"{path}{line}") from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise InputError("the top level must be keys with values", where=str(path))
+    return content
+
+
+def overlay(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
+    """Merge two nested mappings: `top` wins, mappings merge key by key, lists and values replace."""
+    merged = dict(base)
+    for key, value in top.items():
+        below = merged.get(key)
+        merged[key] = overlay(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _valid_keys(model: Any, path: tuple[Any, ...], content: Any) -> list[str]:
+    """Keys that are valid beside the unknown key at `path`."""
+    for part in path[:-1]:
+        if isinstance(content, dict):
+            content = content.get(part)
+        elif isinstance(content, list) and isinstance(part, int):
+            content = content[part]
+    fields = _fields_at(model, path[:-1])
+    return fields or (list(content) if isinstance(content, dict) else [])
+
+
+def _fields_at(model: Any, path: tuple[Any, ...]) -> list[str]:
+    for part in path:
+        field = next((f for n, f in model.model_fields.items() if part in (n, f.alias)), None)
+        if field is None or not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
+            return []
+        model = field.annotation
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _refuse(error: ValidationError, content: dict[str, Any], where: str) -> InputError:
+    first = error.errors()[0]
+    # Pydantic puts a discriminator's tag into the path of a union's member: no key of ours.
+    path = tuple(
+        part for part in first["loc"] if not (part in ("world", "jsonl", "hotpotqa") and "sources" in first["loc"])
+    )
+    key = ".".join(map(str, path))
+    others = f" (and {len(error.errors()) - 1} more)" if len(error.errors()) > 1 else ""
+    if first["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(path[-1]), _valid_keys(Params, path, content), n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]!r}?" if near else "see params/defaults.yaml for every key"
+        return InputError(f"unknown key {key!r}{others}", where=where, mend=hint)
+    if first["type"] == "missing":
+        return InputError(
+            f"key {key!r} is missing{others}", where=where, mend="params/defaults.yaml must hold every key"
+        )
+    got = first.get("input")
+    shown = f", got {got!r}" if isinstance(got, str | int | float | bool) or got is None else ""
+    message = first["msg"].removeprefix("Value error, ")
+    if not key:
+        return InputError(f"{message}{others}", where=where)
+    return InputError(f"{key}: {message}{shown}{others}", where=where)
+
+
+def parse(content: dict[str, Any], where: str) -> Params:
+    """Check a resolved mapping against the models.
+
+    Raises:
+        InputError: a key is unknown or missing, or a value has the wrong type or range.
+    """
+    from tasks.agent.environments import environment_params
+    from tasks.release import gating
+
+    try:
+        params = Params.model_validate(content)
+    except ValidationError as error:
+        raise _refuse(error, content, where) from None
+    environment_params(params.environment, where)
+    sections = [field.alias or name for name, field in Params.model_fields.items()]
+    for name, check in params.gate.checks.items():
+        gating.parse(name, check.expression, check.severity, sections)  # now, and not after hours of training
+    return params
+
+
+def profile_name() -> str:
+    """Name of the profile in force, from `params/profile.yaml`."""
+    name = _read_yaml(PROFILE).get("profile")
+    if not isinstance(name, str):
+        raise InputError("must hold one line `profile: NAME`", where=str(PROFILE))
+    return name
+
+
+def profiles() -> list[str]:
+    """Names of the overlays in params/."""
+    return sorted(p.stem for p in Path("params").glob("*.yaml") if p not in (DEFAULTS, PROFILE))
+
+
+def contrasts() -> list[str]:
+    """`tiny`, and the profiles that lay one change over it to show what the change does."""
+    return ["tiny", *(name for name in profiles() if name.startswith("contrast-"))]
+
+
+def _layers(profile: str) -> list[tuple[Path, dict[str, Any]]]:
+    """Files and contents of a profile and of those it extends, the lowest first, without the key `extends`.
+
+    Raises:
+        InputError: a profile is missing, or extends itself by way of others.
+    """
+    layers: list[tuple[Path, dict[str, Any]]] = []
+    chain: list[str] = []
+    name, wanted_by = profile, ""
+    while name is not None:
+        path = Path("params") / f"{name}.yaml"
+        if name in chain:
+            raise InputError(f"extends itself: {' > '.join([*chain, name])}", where=wanted_by)
+        if name not in profiles():
+            raise InputError(
+                f"no profile {name!r}", where=wanted_by or str(path), mend=f"profiles are: {', '.join(profiles())}"
+            )
+        content = _read_yaml(path)
+        if "profile" in content:
+            raise InputError("unknown key 'profile'", where=str(path), mend="the file's name is the profile's name")
+        chain.append(name)
+        name, wanted_by = content.pop("extends", None), f"{path}, extends"
+        if name is not None and not isinstance(name, str):
+            raise InputError(f"must be the name of one profile, got {name!r}", where=wanted_by)
+        layers.insert(0, (path, content))
+    return layers
+
+
+def resolve(profile: str) -> dict[str, Any]:
+    """Overlay the defaults with a profile and those it extends, and check the result; returns plain, resolved values.
+
+    Raises:
+        InputError: a profile is missing, or a value is wrong.
+    """
+    if not DEFAULTS.is_file():
+        raise InputError("no params/defaults.yaml here", mend="run from the project's root folder")
+    layers = _layers(profile)
+    content = _read_yaml(DEFAULTS)
+    for _, top in layers:
+        content = overlay(content, top)
+    content = {"profile": profile, **content}
+    files = [str(path) for path, top in reversed(layers) if top]
+    parse(content, where=" over ".join([*files, str(DEFAULTS)]))
+    return content
+
+
+def use_profile(profile: str) -> None:
+    """Put a profile in force after checking it; params/profile.yaml is only touched when it changes."""
+    resolve(profile)
+    wanted = f"profile: {profile}\n"
+    if not PROFILE.is_file() or PROFILE.read_text(encoding="utf-8") != wanted:
+        PROFILE.write_text(wanted, encoding="utf-8")
+
+
+def load() -> Params:
+    """The resolved parameters, as the params stage wrote them."""
+    if not RESOLVED.is_file():
+        raise InputError(
+            "the parameters are not resolved yet", where=str(RESOLVED), mend="run `dvc repro params` first"
+        )
+    return parse(_read_yaml(RESOLVED), where=str(RESOLVED))

@@ -1,0 +1,81 @@
+"""Episodes through verl's own agent loop class, with a scripted server and a real index and tokenizer."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+from verl.experimental.agent_loop.agent_loop import DictConfigWrap
+from verl.utils.dataset.rl_dataset import RLHFDataset
+from verl.workers.rollout.replica import TokenOutput
+
+from tasks.agent.verl_loop import ForagerAgentLoop
+from tasks.params import Index
+from tasks.retrieval.build import build
+
+TURNS = ("<search> Kashi </search>", "<answer> Rove </answer>")
+
+
+class Server:
+    """vLLM's place: says its turns one after the other, every token with the same log-probability."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._turns = [tokenizer.encode(turn, add_special_tokens=False) for turn in TURNS]
+
+    async def generate(self, **request: Any) -> TokenOutput:
+        ids = self._turns.pop(0)
+        return TokenOutput(token_ids=ids, log_probs=[-0.5] * len(ids))
+
+
+@pytest.fixture
+def play(tmp_path: Path, defaults, tokenizer, question_row, write_corpus):
+    corpus = write_corpus(tmp_path / "corpus.parquet", [("p1", "Kashi", "Kashi was born in Rove.", None)])
+    (tmp_path / "index").mkdir()
+    settings = {"bm25": {"k1": 1.2, "b": 0.75}, "faiss": {"dimensions": 32, "ngrams": [3, 3]}, "recall_questions": 1}
+    build(corpus, tmp_path / "index", Index.model_validate(settings), lambda line: None)
+    row = question_row("Where was Kashi born?", ["Rove"], ["Kashi"], ["p1"])
+
+    def run(mask_observations: bool):
+        path = tmp_path / f"agent-{mask_observations}.json"
+        plain = {name: getattr(defaults, name).model_dump() for name in ("episode", "retrieval", "environment")}
+        sanity = {"model": "", "folder": str(tmp_path / "sanity"), "episodes": 0, "max_logprob_diff": 1e-3}
+        content = {
+            **plain, "seed": 0, "mask_observations": mask_observations, "index": str(tmp_path / "index"),
+            "rollouts": str(path.with_suffix("")), "sanity": sanity,
+        }  # fmt: skip
+        path.write_text(json.dumps(content))
+
+        async def one():
+            loop = ForagerAgentLoop(
+                DictConfigWrap(OmegaConf.create({"actor_rollout_ref": {"rollout": {}}})),
+                Server(tokenizer), tokenizer, None, RLHFDataset, DictConfigWrap(OmegaConf.create({})),
+                settings=str(path),
+            )  # fmt: skip
+            fields = {key: row[key] for key in ("data_source", "reward_model", "extra_info")}
+            sampling = {"temperature": 1.0, "top_p": 1.0, "top_k": -1}
+            return await loop.run(sampling, raw_prompt=row["prompt"], global_steps=1, **fields)
+
+        output = asyncio.run(one())
+        (record,) = [json.loads(line) for file in path.with_suffix("").iterdir() for line in file.open()]
+        return output, record
+
+    return run
+
+
+def test_verl_trains_on_what_the_policy_wrote(play, tokenizer) -> None:
+    output, record = play(mask_observations=True)
+    trained = [token for token, mask in zip(output.response_ids, output.response_mask, strict=True) if mask]
+    assert tokenizer.decode(trained) == "".join(TURNS)
+    assert output.response_mask == record["response_mask"]
+    assert output.reward_score == 1.0
+    # The engine's log-probabilities stand where the policy wrote, and 0 where the system did.
+    assert output.response_logprobs == [-0.5 * mask for mask in output.response_mask]
+
+
+def test_without_the_mask_verl_trains_on_observations_too_and_the_record_still_tells_them_apart(play) -> None:
+    output, record = play(mask_observations=False)
+    assert output.response_mask == [1] * len(output.response_ids)
+    assert record["response_ids"] == output.response_ids
+    assert 0 < sum(record["response_mask"]) < len(output.response_ids)
