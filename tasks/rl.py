@@ -8,7 +8,9 @@ The checkpoint handed to merge is the one with the best validation success; amon
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -108,12 +110,22 @@ def run(stage: Stage) -> Figures:
         "validation_selected": measured[selected],
         "selected_step": selected,
         "validation": validation_figures(rollouts),
-        # Of single tokens' probabilities, and of whole responses' mean log-probabilities, engine against actor.
-        "rollout_prob_diff_max": max(step["data"]["training/rollout_probs_diff_max"] for step in trained),
-        "rollout_logprob_diff_max": max(
-            abs(step["data"][f"rollout_corr/log_ppl_diff_{end}"]) for step in trained for end in ("max", "min")
-        ),
+        **_engine_against_actor(trained, params.rl.mask_observations),
         "sanity_max_logprob_diff": sanity.summary()["max_logprob_diff"],
+    }
+
+
+def _engine_against_actor(trained: Sequence[dict[str, Any]], masked: bool) -> Figures:
+    """Largest differences of single tokens' probabilities and of whole responses' mean log-probabilities.
+
+    None where observations are trained on: the engine has no probabilities of these tokens.
+    """
+    ends = [f"rollout_corr/log_ppl_diff_{end}" for end in ("max", "min")]
+    return {
+        "rollout_prob_diff_max": max(step["data"]["training/rollout_probs_diff_max"] for step in trained)
+        if masked
+        else None,
+        "rollout_logprob_diff_max": max(abs(step["data"][end]) for step in trained for end in ends) if masked else None,
     }
 
 

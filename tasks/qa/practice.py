@@ -15,7 +15,7 @@ from typing import Literal
 
 from tasks.agent.protocol import SearchR1
 from tasks.qa.records import Passage
-from tasks.qa.world import SYLLABLES, City, Draft, Entity, Firm, Region, one_hop, region, two_hop
+from tasks.qa.world import SYLLABLES, City, Draft, Entity, Firm, Region, comparison, one_hop, region, two_hop
 
 Text = Literal["repeats", "reading"]
 _Writer = Callable[[random.Random, SearchR1], str]
@@ -110,6 +110,7 @@ def _people(rng: random.Random, protocol: SearchR1, people: int, places: int, qu
     rng.shuffle(shown)
     titles = {entity.name for entity in shown}
     drafts: list[Draft] = [draft for person in made.people for draft in (*one_hop(person), *two_hop(person))]
+    drafts += [comparison(*pair) for pair in itertools.combinations(made.people, 2)]
     lines = []
     for text, answer, chain in rng.sample(drafts, questions):
         missing = [entity.name for entity in chain if entity.name not in titles]
