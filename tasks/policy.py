@@ -29,10 +29,11 @@ def run(stage: Stage) -> Figures:
     prompts = [message["content"] for prompt in questions["prompt"] for message in prompt]
     if settings.source == "scratch":
         protocol, plan = PROTOCOLS[episode.protocol], settings.pretraining
-        rng = random.Random(f"{stage.params.seed}:practice")
-        sample = [text for kind in practice.TEXTS for text in islice(practice.documents(rng, kind, protocol), 2000)]
+        names = practice.spare_names(set(corpus["title"]))
+        written = practice.Practice(random.Random(f"{stage.params.seed}:practice"), names, protocol)
+        sample = [text for kind in practice.TEXTS for text in islice(written.documents(kind), 2000)]
         # Of the practice text and the prompt's own words: there no name is frequent.
-        words = frequent_words([*sample, *[episode.prompt] * len(sample)])
+        words = frequent_words([*sample, *[episode.prompt.replace("{question}", "")] * len(sample)])
         texts = [*corpus["title"], *corpus["text"], *prompts, *sample]
         tokenizer = train_tokenizer(texts, settings.architecture.vocabulary, protocol.tokens, words)
         positions = episode.max_prompt_tokens + episode.max_response_tokens
@@ -43,7 +44,7 @@ def run(stage: Stage) -> Figures:
                 batch
                 for phase in plan.phases
                 for batch in packed(
-                    practice.documents(rng, phase.text, protocol),
+                    written.documents(phase.text),
                     tokenizer,
                     phase.steps,
                     plan.batch_tokens // phase.sequence_length,

@@ -107,6 +107,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="session")
 def world_texts() -> list[str]:
     """What a tokenizer is trained on: a small world's passages and questions, and practice text."""
+    from tasks.agent.protocol import SearchR1
     from tasks.qa import practice, world
 
     made = world.generate(
@@ -116,8 +117,9 @@ def world_texts() -> list[str]:
         {"one-hop": 0.5, "two-hop": 0.35, "comparison": 0.15},
     )
     asked = [question.question for questions in made.questions.values() for question in questions]
-    practised = [text for kind in practice.TEXTS for text in islice(practice.documents(Random(0), kind), 500)]
-    return [text for p in made.passages for text in (p.title, p.text)] + asked + practised
+    practised = practice.Practice(Random(0), practice.spare_names(()), SearchR1())
+    texts = [text for kind in practice.TEXTS for text in islice(practised.documents(kind), 500)]
+    return [text for p in made.passages for text in (p.title, p.text)] + asked + texts
 
 
 @pytest.fixture(scope="session")
@@ -144,7 +146,7 @@ def make_model(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Call
             # With small weights a model only repeats its last token, since its embeddings are tied.
             if parameter.ndim > 1 and "embed" not in name:
                 parameter.data.mul_(10)
-        policies.save(policy, folder, dtype)
+        policies.save(policy, folder, dtype, [])
         return folder
 
     return make

@@ -64,7 +64,7 @@ class Phase(Section):
 
     text: Literal["repeats", "reading"]
     steps: Positive
-    sequence_length: Positive
+    sequence_length: Annotated[int, Field(ge=2)]
 
 
 class Pretraining(Section):
@@ -219,6 +219,16 @@ class Params(Section):
     evaluate: Evaluate
     gate: Gate
 
+    def _phases_fit(self) -> None:
+        budget = self.episode.max_prompt_tokens + self.episode.max_response_tokens
+        tokens = self.policy.pretraining.batch_tokens
+        for number, phase in enumerate(self.policy.pretraining.phases):
+            key = f"policy.pretraining.phases.{number}.sequence_length: {phase.sequence_length}"
+            if phase.sequence_length > budget:
+                raise ValueError(f"{key} is longer than an episode's prompt and response, {budget}")
+            if tokens % phase.sequence_length:
+                raise ValueError(f"{key} does not divide policy.pretraining.batch_tokens, {tokens}")
+
     @model_validator(mode="after")
     def _fits(self) -> Params:
         if self.rl.steps < self.rl.validate_every:
@@ -228,19 +238,14 @@ class Params(Section):
         shape = self.policy.architecture
         if shape.hidden_size % (2 * shape.heads) or shape.heads % shape.kv_heads:
             raise ValueError("policy.architecture: heads must divide hidden_size evenly, and kv_heads the heads")
-        for phase in self.policy.pretraining.phases:
-            if phase.sequence_length > self.episode.max_prompt_tokens + self.episode.max_response_tokens:
-                raise ValueError(
-                    "policy.pretraining.phases: sequence_length longer than an episode's prompt and response"
-                )
-            if phase.sequence_length > self.policy.pretraining.batch_tokens:
-                raise ValueError("policy.pretraining.batch_tokens: less than a phase's sequence_length")
+        if self.policy.source == "scratch":
+            self._phases_fit()
         rollouts = self.rl.prompts * self.rl.samples
         if rollouts % min(self.rl.micro_batch_size, rollouts):
             raise ValueError(f"rl.micro_batch_size: must divide rl.prompts x rl.samples = {rollouts}")
         if 0 < self.sft.max_steps < self.sft.check_every:
             raise ValueError("sft.check_every: larger than sft.max_steps, so no checkpoint would ever be checked")
-        if self.demos.validation < self.sft.batch_size:
+        if self.sft.max_steps and self.demos.validation < self.sft.batch_size:
             # verl's SFT trainer drops a last batch that isn't full.
             raise ValueError("demos.validation: smaller than sft.batch_size, so there would be no evaluation loss")
         return self

@@ -51,8 +51,11 @@ def longest_allowed_run(rows: int, of_source: int, probability: float) -> int:
         P(a run of at least r) <= q(r) * (1 + (n-r) * (n-m)/(n-r)) = q(r) * (n-m+1),
 
     which for many rows is about n (1-p) p^r with p = m/n. The smallest r for which this is at most
-    `probability` is refused; one less is allowed. Where all rows are of the source, every run is.
+    `probability` is refused; one less is allowed. Where all rows are of the source, every run is, and so it is
+    with a probability of 0, which no run falls below.
     """
+    if probability == 0:
+        return of_source  # below, the product of many factors would come to 0 as well
     bound = float(rows - of_source + 1)
     for length in range(1, of_source + 1):
         bound *= (of_source - length + 1) / (rows - length + 1)

@@ -23,7 +23,9 @@ Kind = Literal["one-hop", "two-hop", "comparison"]
 # birthplace (comparisons need that), many enough that no place is a good guess.
 PEOPLE_PER_CITY = 4
 CITIES_PER_COUNTRY = 4
-CAPACITY = len(SYLLABLES) ** 3
+# Names that a world leaves free: practice text is about these, so that no name of the world is ever practised.
+SPARE = 2000
+CAPACITY = len(SYLLABLES) ** 3 - SPARE
 
 
 @dataclass(frozen=True)
@@ -99,18 +101,23 @@ def comparison(one: Person, other: Person) -> Draft:
     return f"Were {one.name} and {other.name} born in the same city?", "yes" if same else "no", (one, other)
 
 
-def _names(rng: random.Random, count: int) -> list[str]:
-    """Unique names, all of two syllables, or all of three where two give too few."""
+def names(syllables: int) -> list[str]:
+    """Every name of so many syllables, in one order."""
+    words = {"same"}  # of the questions
+    built = ("".join(parts) for parts in itertools.product(SYLLABLES, repeat=syllables))
+    return [name.capitalize() for name in built if name not in words]
+
+
+def _draw_names(rng: random.Random, count: int) -> list[str]:
+    """Unique names, all of two syllables, or all of three where two would leave fewer than `SPARE`."""
     if count > CAPACITY:
         raise InputError(
             f"the world would need {count} names, and its syllables give {CAPACITY}",
             where="ingest.sources, reader world",
             mend="ask for fewer people",
         )
-    words = {"same"}  # of the questions
-    syllables = 2 if count <= len(SYLLABLES) ** 2 - len(words) else 3
-    names = ("".join(parts) for parts in itertools.product(SYLLABLES, repeat=syllables))
-    return rng.sample([name.capitalize() for name in names if name not in words], count)
+    short = names(2)
+    return rng.sample(short if count + SPARE <= len(short) else names(3), count)
 
 
 def _sizes(people: int) -> tuple[int, int, int]:
@@ -206,11 +213,11 @@ def generate(
     """
     rng = random.Random(f"{seed}:world")
     needed = sum(count + sum(_sizes(count)) for count in people.values())
-    names = iter(_names(rng, needed))
+    free = iter(_draw_names(rng, needed))
     numbers = itertools.count()
 
     def entity(text: str) -> tuple[str, Passage]:
-        name = next(names)
+        name = next(free)
         return name, Passage(f"world-{next(numbers)}", name, text.replace("{}", name))
 
     passages: list[Passage] = []

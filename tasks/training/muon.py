@@ -60,11 +60,17 @@ class Muon(torch.optim.AdamW):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """One update; the hidden matrices' gradients are gone afterwards, so that AdamW leaves them alone."""
+        """One update; the hidden matrices' gradients are gone afterwards, so that AdamW leaves them alone.
+
+        Raises:
+            ValueError: there is a closure; neither update evaluates one.
+        """
+        if closure is not None:
+            raise ValueError("Muon takes no closure")
         for group in self.param_groups:
             if group["muon"]:
                 self._update(group)
-        return super().step(closure)
+        return super().step()
 
     def _update(self, group: dict[str, Any]) -> None:
         by_shape: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)

@@ -117,7 +117,7 @@ def _from_smollm2_package() -> Policy:
     return model, tokenizer
 
 
-def save(policy: Policy, folder: Path, dtype: str, texts: Iterable[str] = ()) -> int:
+def save(policy: Policy, folder: Path, dtype: str, texts: Iterable[str]) -> int:
     """Save model and tokenizer in Hugging Face's form, weights as safetensors.
 
     Args:

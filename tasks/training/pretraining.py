@@ -50,6 +50,11 @@ class Batches(Dataset):
         return {"input_ids": batch, "labels": batch}
 
 
+def _only(items: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    (item,) = items
+    return item
+
+
 class _Progress(TrainerCallback):
     def __init__(self, say: Callable[[str], None], record: Callable[[int, float], None]) -> None:
         self._say, self._record = say, record
@@ -75,7 +80,7 @@ def pretrain(
         record: called with a step and the mean loss since the last call, in nats a token.
 
     Returns:
-        the mean loss of the last tenth of the steps, in nats a token.
+        the mean loss of the last steps, about a tenth of them, in nats a token.
     """
     optimizer = Muon(
         model, lr=settings.learning_rate, muon_lr=settings.muon_learning_rate, weight_decay=settings.weight_decay
@@ -101,11 +106,12 @@ def pretrain(
             data_seed=seed,
             dataloader_pin_memory=False,
         )
+        arguments._n_gpu = min(1, arguments.n_gpu)  # Trainer would spread an item, which is a batch, over all GPUs
         trainer = Trainer(
             model=model,
             args=arguments,
             train_dataset=Batches(batches),
-            data_collator=lambda items: items[0],
+            data_collator=_only,
             callbacks=[_Progress(say, log)],
             optimizers=(optimizer, schedule),
         )

@@ -7,9 +7,35 @@ import pytest
 from tasks.agent.protocol import SearchR1
 from tasks.qa import practice, world
 
+TAKEN = {"Kasu", "Rolo", "Reme"}
+NAMES = practice.spare_names(TAKEN)
+
 
 def written(text: practice.Text, count: int = 500, seed: int = 1) -> list[str]:
-    return list(islice(practice.documents(Random(seed), text), count))
+    return list(islice(practice.Practice(Random(seed), NAMES, SearchR1()).documents(text), count))
+
+
+def test_no_name_of_the_corpus_is_practised():
+    made = world.generate(
+        0,
+        {"train": 2000, "validation": 60, "test": 300},
+        {"train": 10, "validation": 10, "test": 10},
+        {"one-hop": 1.0},
+    )
+    titles = {passage.title for passage in made.passages}
+    names = practice.spare_names(titles)
+    assert len(names) >= world.SPARE and {len(name) for name in names} == {4}
+    practised = practice.Practice(Random(0), names, SearchR1())
+    for text in practice.TEXTS:
+        said = set(re.findall(r"\b[A-Z][a-z]{3}\b", " ".join(islice(practised.documents(text), 3000))))
+        assert len(said & set(names)) > 1500
+        assert not said & titles
+
+
+def test_practice_names_are_as_long_as_the_worlds():
+    assert {len(name) for name in NAMES} == {len(name) for name in practice.spare_names(())} == {4}
+    assert {len(name) for name in practice.spare_names({"Kasuro"})} == {6}
+    assert not TAKEN & set(NAMES)
 
 
 @pytest.mark.parametrize("text", list(practice.TEXTS))
@@ -19,9 +45,13 @@ def test_one_seed_writes_the_same_documents(text):
     assert len(set(written(text))) > 490
 
 
-def test_repeats_are_short_and_say_a_name_again():
+@pytest.mark.parametrize(("text", "words"), [("repeats", 20), ("reading", 120)])
+def test_documents_are_as_short_as_promised(text, words):
+    assert words / 2 < max(len(document.split()) for document in written(text, 3000)) <= words
+
+
+def test_repeats_say_a_name_again():
     for document in written("repeats"):
-        assert len(document.split()) <= 20
         names = re.findall(r"\b[A-Z][a-z]{3}\b", document)
         assert max(names.count(name) for name in names) >= 2
 

@@ -33,7 +33,7 @@ def test_from_scratch_is_reproducible_by_seed(tokenizer) -> None:
 def test_saved_policy_is_loaded_again(tokenizer, tmp_path: Path) -> None:
     policy = policies.from_scratch(ARCHITECTURE, tokenizer, 64, 0)
     before = weights(policy[0])
-    count = policies.save(policy, tmp_path / "model", "float32")
+    count = policies.save(policy, tmp_path / "model", "float32", [])
     assert count == sum(tensor.numel() for tensor in policy[0].parameters())
     model, loaded = policies.from_source(str(tmp_path / "model"))
     assert weights(model) == before
@@ -66,7 +66,7 @@ def test_a_tokenizer_that_comes_back_as_another_is_refused(tokenizer, tmp_path: 
 
 
 def test_policy_is_saved_in_the_dtype_asked_for(tokenizer, tmp_path: Path) -> None:
-    policies.save(policies.from_scratch(ARCHITECTURE, tokenizer, 64, 0), tmp_path, "bfloat16")
+    policies.save(policies.from_scratch(ARCHITECTURE, tokenizer, 64, 0), tmp_path, "bfloat16", [])
     assert {tensor.dtype for tensor in load_file(tmp_path / "model.safetensors").values()} == {torch.bfloat16}
     assert json.loads((tmp_path / "config.json").read_text())["dtype"] == "bfloat16"
 

@@ -4,10 +4,15 @@ from random import Random
 import pytest
 import torch
 
+from tasks.agent.protocol import SearchR1
 from tasks.params import Architecture, Phase, Pretraining
 from tasks.qa import practice
 from tasks.training import policies
 from tasks.training.pretraining import packed, pretrain
+
+
+def written(seed: int, text: practice.Text):
+    return practice.Practice(Random(seed), practice.spare_names(()), SearchR1()).documents(text)
 
 
 def test_packed_batches_are_the_documents_one_after_the_other(tokenizer) -> None:
@@ -28,8 +33,8 @@ ARCHITECTURE = Architecture(hidden_size=32, layers=1, heads=2, kv_heads=2, vocab
 
 def test_batches_of_both_shapes_are_learnt_from_in_order(tokenizer) -> None:
     model, _ = policies.from_scratch(ARCHITECTURE, tokenizer, 64, 0)
-    short = packed(practice.documents(Random(0), "repeats"), tokenizer, 30, 16, 16)
-    long = packed(practice.documents(Random(0), "reading"), tokenizer, 10, 4, 64)
+    short = packed(written(0, "repeats"), tokenizer, 30, 16, 16)
+    long = packed(written(0, "reading"), tokenizer, 10, 4, 64)
     said: list[str] = []
     recorded: list[tuple[int, float]] = []
     last = pretrain(model, [*short, *long], settings(), 0, said.append, lambda *pair: recorded.append(pair))
@@ -43,7 +48,7 @@ def test_batches_of_both_shapes_are_learnt_from_in_order(tokenizer) -> None:
 def test_training_twice_gives_equal_weights(tokenizer) -> None:
     def weights() -> list[bytes]:
         model, _ = policies.from_scratch(ARCHITECTURE, tokenizer, 64, 3)
-        batches = packed(practice.documents(Random(3), "repeats"), tokenizer, 6, 4, 16)
+        batches = packed(written(3, "repeats"), tokenizer, 6, 4, 16)
         pretrain(model, batches, settings(), 3, lambda text: None, lambda step, loss: None)
         return [p.detach().numpy().tobytes() for p in model.parameters()]
 
@@ -53,7 +58,7 @@ def test_training_twice_gives_equal_weights(tokenizer) -> None:
 @pytest.mark.parametrize("text", ["repeats", "reading"])
 def test_every_phase_has_a_text(text) -> None:
     phase = Phase(text=text, steps=1, sequence_length=16)
-    assert len(list(islice(practice.documents(Random(0), phase.text), 3))) == 3
+    assert len(list(islice(written(0, phase.text), 3))) == 3
     assert not set(practice.TEXTS) ^ {"repeats", "reading"}
 
 
