@@ -31,7 +31,7 @@ train-and-eval: setup ## run the DAG: questions in, a release decision out
 	@$(RUN) python -m flows.train_and_eval --profile "$(PROFILE)"
 
 contrasts: setup ## run tiny and what differs from it in one thing; then docs/images/contrasts.png and a table
-	@$(RUN) python -m flows.contrasts && $(RUN) python -m tasks.evaluation.contrasts
+	@$(RUN) python -m flows.contrasts && $(RUN) python -m tasks.contrasts
 
 test: setup ## fast tests, then one reduced run of the DAG
 	@$(RUN) python -m pytest -m "not slow and not e2e"

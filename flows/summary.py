@@ -35,8 +35,8 @@ PLACES = (
     ("trajectories", "data/evaluate/trajectories.parquet"),
 )
 CLIMB = "The climb: exact match on validation questions during RL (searches a question)"
-# More validations than this do not fit on a terminal's line: some are left out, never the first or the last.
-_CLIMB_COLUMNS = 8
+_CLIMB_GAP = 2  # characters between the climb's columns
+_CLIMB_WIDTH = 100  # characters of the climb in Prefect's UI
 
 
 def metrics_of(stage: str) -> dict[str, Any]:
@@ -130,12 +130,23 @@ class Summary:
             cells = (_interval(model.get(key)) for key in ("em", "f1", "format_rate", "searches", "turns"))
             yield (name, shown(model.get("n", "")), *cells)
 
-    def climb(self) -> list[tuple[str, ...]]:
-        """The climb as a heading and one row a kind of question, one column a validation; empty without validations."""
+    def climb(self, width: int) -> list[tuple[str, ...]]:
+        """The climb as a heading and one row a kind of question, one column a validation; empty without validations.
+
+        Where not all of them fit in `width` characters, as many as do are shown, evenly spaced; the first and the
+        last always are.
+        """
         steps = sorted(self.validation, key=int)
+        columns = min(len(steps), max(2, width // len("step 0  ")))  # no column is narrower
+        rows = self._climb_at(steps, columns)
+        while columns > 2 and _width(rows) > width:
+            columns -= 1
+            rows = self._climb_at(steps, columns)
+        return rows
+
+    def _climb_at(self, steps: Sequence[str], columns: int) -> list[tuple[str, ...]]:
         if not steps:
             return []
-        columns = min(len(steps), _CLIMB_COLUMNS)
         steps = [steps[n * (len(steps) - 1) // max(1, columns - 1)] for n in range(columns)]
         kinds = dict.fromkeys(kind for step in steps for kind in self.validation[step])
         # Beside a single kind, the row of all questions would say the same again.
@@ -166,10 +177,10 @@ class Summary:
             style = "green" if line.state == "Ran" else "cyan" if line.state == "Restored" else "dim"
             stages.add_row(line.stage, f"[{style}]{line.state}[/]", f"{clock(line.seconds)}{earlier}", line.figures)
         console.print(stages)
-        if climb := self.climb():
+        if climb := self.climb(console.width):
             # Not the table's title, which would be broken to the width of a table of few columns.
             console.print(f"[bold]{CLIMB}[/]")
-            # Without lines between them, six validations fit on 80 columns.
+            # Without lines between the columns, five or six validations fit on 80 characters.
             table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
             for name in climb[0]:
                 table.add_column(name, justify="left" if name == "questions" else "right")
@@ -205,7 +216,7 @@ class Summary:
             "| --- | --- | --- | --- |",
         ]
         text += [f"| {x.stage} | {x.state} | {clock(x.seconds)} | {x.figures} |" for x in self.lines]
-        if climb := self.climb():
+        if climb := self.climb(_CLIMB_WIDTH):
             text += ["", f"{CLIMB}:", "", f"| {' | '.join(climb[0])} |", "| --- " * len(climb[0]) + "|"]
             text += [f"| {' | '.join(row)} |" for row in climb[1:]]
         if self.models:
@@ -229,6 +240,11 @@ class Summary:
 def _short(dotted: str) -> str:
     parts = [part for part in dotted.split(".") if part not in ("mean", "models", "comparisons")]
     return " ".join(parts[-2:])
+
+
+def _width(rows: Sequence[Sequence[str]]) -> int:
+    """Characters that the rows take as a table on the terminal."""
+    return sum(max(map(len, column)) + _CLIMB_GAP for column in zip(*rows, strict=True)) - _CLIMB_GAP
 
 
 def _climbed(value: dict[str, float] | None) -> str:

@@ -28,7 +28,9 @@ def run(stage: Stage) -> Figures:
     params, sft = stage.params, stage.params.sft
     model = stage.input("policy", "model").absolute()
     dtype = json.loads((model / "config.json").read_text(encoding="utf-8"))["dtype"]
-    rows = pd.read_parquet(stage.input("demos", "rl_train.parquet")).head(sft.check_questions).to_dict("records")
+    asked = pd.read_parquet(stage.input("demos", "rl_train.parquet"))
+    # Drawn, since rows may lie in blocks of one kind.
+    rows = asked.sample(n=min(sft.check_questions, len(asked)), random_state=params.seed).to_dict("records")
     environment = environments.create(params.environment)
     tools = environment.open_tools(stage.input("index"), params.retrieval)
     folder = RunFolder(Path("checkpoints", stage.fingerprint()))
@@ -62,20 +64,25 @@ def run(stage: Stage) -> Figures:
         figures = {"format_rate": verdict.format_rate, "success_rate": verdict.success_rate}
         stage.track.log_figures({"check": {**figures, "pass_at_4": verdict.pass_at_4}}, step=verdict.step)
 
-    stage.say("starting verl's SFT trainer")
-    verdicts = sft_run.train(
-        folder,
-        sft=sft,
-        episode=params.episode,
-        model=model,
-        train_rows=stage.input("demos", "train.parquet").absolute(),
-        validation_rows=stage.input("demos", "validation.parquet").absolute(),
-        seed=params.seed,
-        dtype=dtype,
-        sample=sample,
-        on_step=on_step,
-        on_verdict=on_verdict,
-    )
+    if sft.max_steps:
+        train_rows, validation_rows = (stage.input("demos", f"{name}.parquet") for name in ("train", "validation"))
+        stage.say("starting verl's SFT trainer")
+        verdicts = sft_run.train(
+            folder,
+            sft=sft,
+            episode=params.episode,
+            model=model,
+            train_rows=train_rows.absolute(),
+            validation_rows=validation_rows.absolute(),
+            seed=params.seed,
+            dtype=dtype,
+            sample=sample,
+            on_step=on_step,
+            on_verdict=on_verdict,
+        )
+    else:
+        verdicts = [sft_run.judge(0, [], sample(model), sft)]
+        on_verdict(verdicts[0])
     last = verdicts[-1]
     stage.say(f"stopped at step {last.step}: {last.stop}")
     weights = folder.checkpoint(last.step) / "huggingface" if last.step else model

@@ -70,12 +70,12 @@ def run(stage: Stage) -> Figures:
 
 def _prompt_lengths(frames: dict[Split, pd.DataFrame], model: Path) -> dict[Split, list[int]]:
     """Tokens of each row's prompt as an episode begins with it; 0 where the prompt is none."""
-    # The class itself: AutoTokenizer imports torch's compiler and scikit-learn, seconds for the same tokens.
-    from transformers import PreTrainedTokenizerFast
+    # As every stage loads it: the class that the model's configuration asks for may split text in its own way.
+    from transformers import AutoTokenizer
 
     from tasks.agent.episode import prompt_ids
 
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(model)
+    tokenizer = AutoTokenizer.from_pretrained(model)
     return {
         split: [0 if prompt_fault(prompt) else len(prompt_ids(tokenizer, prompt)) for prompt in frame["prompt"]]
         for split, frame in frames.items()

@@ -1,10 +1,13 @@
 """What every stage keeps to, shown by a stage that is run as a child process."""
 
+import ast
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,6 +37,75 @@ def test_stage_reads_what_dvc_yaml_says(name):
     assert upstream == set(UPSTREAM[name])
     keys = {key.split(".")[0] for entry in stage["params"] for group in entry.values() for key in group}
     assert keys == set(SECTIONS[name])
+
+
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in (ROOT / "tasks").rglob("*.py")
+}
+ENVIRONMENTS = "tasks.agent.environments"
+# What every stage stands on: a change here does not make the results of all stages stale.
+SHARED = {f"tasks.{name}" for name in ("contract", "errors", "files", "params", "processes", "quiet", "tracking")}
+# These never play an episode: what an environment imports to play is not called.
+NEVER_PLAY = {"params", "ingest", "validate", "index"}
+
+
+def running(node: ast.AST) -> Iterator[ast.AST]:
+    """The node and all below it, in functions as well, less what only a type checker sees."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):
+            yield from running(child)
+
+
+def used_by(module: str) -> set[str]:
+    """Modules of the project that a module imports, or hands over by name or by file."""
+    path, found = MODULES[module], set()
+    for node in running(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if re.fullmatch(r"tasks(\.\w+)+", node.value):
+                found |= {node.value, node.value.rpartition(".")[0]}
+            elif (file := path.parent / node.value).suffix == ".py":
+                found |= {name for name, other in MODULES.items() if other == file}
+    if module == ENVIRONMENTS:  # imports the one that the parameters name
+        found |= {name for name in MODULES if name.startswith(f"{ENVIRONMENTS}.")}
+    return found & set(MODULES)
+
+
+def code_of(stage: str) -> set[str]:
+    """Modules that a stage uses, by way of others as well, less what all stages share."""
+    found, waiting = set(), {f"tasks.{stage}", f"tasks.{stage}.__main__"} & set(MODULES)
+    while waiting:
+        module = waiting.pop()
+        found.add(module)
+        if stage in NEVER_PLAY and module.startswith(f"{ENVIRONMENTS}."):
+            continue
+        waiting |= {used for used in used_by(module) if used not in found and used not in SHARED}
+    return found
+
+
+def says_more_than_a_docstring(module: str) -> bool:
+    return not all(isinstance(statement, ast.Expr) for statement in ast.parse(MODULES[module].read_text()).body)
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_a_stage_depends_on_the_code_it_uses(name):
+    deps = [ROOT / path for path in STAGES[name]["deps"]]
+    assert all(path.exists() for path in deps if path.is_relative_to(ROOT / "tasks"))
+    files = {MODULES[module] for module in code_of(name) if says_more_than_a_docstring(module)}
+    assert not {str(path.relative_to(ROOT)) for path in files if not any(path.is_relative_to(dep) for dep in deps)}
+
+
+def test_code_that_is_handed_to_verl_or_imported_late_is_found():
+    training = {f"tasks.training.{name}" for name in ("replay_buffer", "vllm_worker", "cpu_platform")}
+    assert {*training, "tasks.agent.verl_loop", "tasks.retrieval.bm25"} <= code_of("rl")
+    assert {"tasks.training.sft_dataset", "tasks.evaluation.vllm_engine", "tasks.retrieval.bm25"} <= code_of("sft")
+    assert "tasks.retrieval.bm25" in code_of("demos") & code_of("evaluate")
+    assert "tasks.agent.environments.search.environment" in code_of("ingest")
 
 
 PROGRAM = """

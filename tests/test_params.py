@@ -16,6 +16,14 @@ def overlay_file(root, text):
     (root / "params/mine.yaml").write_text(text)
 
 
+def phases(item):
+    return f"policy: {{pretraining: {{phases: [{item}]}}}}"
+
+
+def source(item):
+    return f"ingest: {{sources: [{item}]}}"
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -27,6 +35,16 @@ def overlay_file(root, text):
         ("seed: 1.5", ["seed"]),
         ("rl: [", ["mine.yaml, line 1", "YAML"]),
         ("- a", ["top level"]),
+        (phases("{text: repeats, steps: 1, sequence_length: 8, foo: 1}"), ["phases.0.foo", "see params/defaults.yaml"]),
+        (phases("{text: repeats, stepz: 1, sequence_length: 8}"), ["phases.0.stepz' (and 1 more)", "mean 'steps'"]),
+        (phases("{text: repeats, steps: 1, sequence_length: 8, step: 1}"), ["phases.0.step'", "did you mean 'steps'"]),
+        (phases("{text: repeats, sequence_length: 8}"), ["phases.0.steps' is missing", "name it in this item"]),
+        (source("{reader: jsonl, name: a, pathh: b, path: b, split: test}"), ["sources.0.pathh'", "mean 'path'"]),
+        (source("{reader: jsonl, name: a, split: test}"), ["'ingest.sources.0.path' is missing", "in this item"]),
+        (source("{reader: world, peeple: 1}"), ["ingest.sources.0.peeple' (and 3 more)", "mean 'people'"]),
+        (source("{reader: excel}"), ["ingest.sources.0", "'excel'"]),
+        ("gate: {checks: {exact-match: {sevrity: error}}}", ["gate.checks.exact-match.sevrity'", "mean 'severity'"]),
+        ("gate: {checks: {mine: {severity: error}}}", ["gate.checks.mine.expression' is missing", "in this item"]),
         ("environment: {name: serch}", ["serch"]),
         ("environment: {em_scor: 1.0}", ["em_scor"]),
         ("sft: {max_steps: 5}", ["sft.check_every"]),
@@ -113,7 +131,8 @@ def test_the_unshuffled_contrast_is_validated_on_all_rows(workspace):
 
 def test_the_reduced_profile_of_the_whole_dags_test_is_valid(workspace):
     shutil.copy(Path(__file__).parent / "e2e/reduced.yaml", "params")
-    assert params.resolve("reduced")["rl"]["steps"] == 2
+    assert params.resolve("reduced")["profile"] == "reduced"
+    assert yaml.safe_load(Path("params/reduced.yaml").read_text())["extends"] == "tiny"
 
 
 def test_stage_resolves_and_load_reads_it(workspace):

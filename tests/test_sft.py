@@ -1,5 +1,6 @@
 """The stage without a warm-up, on a real index and a real model; vLLM's engine alone is stood in for."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from safetensors.torch import load_file
 
 from tasks import sft
 from tasks.agent.trajectory import Segment, Trajectory
+from tasks.contract import Stage
+from tasks.errors import InputError
 from tasks.evaluation import vllm_engine
 from tasks.params import Index
 from tasks.retrieval.build import build
@@ -34,7 +37,7 @@ class Engine:
 
 @pytest.fixture
 def stage(make_stage, make_model: Callable[..., Path], write_corpus, question_row, monkeypatch) -> Any:
-    made = make_stage("sft", sft={"max_steps": 0, "check_questions": 2})
+    made = make_stage("sft", sft={"max_steps": 0, "check_questions": 8})
     Path("dvc.yaml").write_text("stages: {sft: {deps: []}}")
     Path("data/policy").mkdir()
     Path("data/policy/model").symlink_to(make_model())
@@ -43,20 +46,21 @@ def stage(make_stage, make_model: Callable[..., Path], write_corpus, question_ro
     )
     Path("data/index").mkdir()
     build(write_corpus(Path("corpus.parquet"), [("p", "T", "T is.", None)]), Path("data/index"), index, print)
-    rows = [question_row(f"Q{n}?", ["a"], ["T"], ["p"], id=f"q{n}") for n in range(3)]
+    # In blocks of one kind, as they come unshuffled; no demonstrations, as of an environment that searches nothing.
+    rows = [question_row(f"Q{n}?", ["a"], ["T"], ["p"], id=f"{'ab'[n >= 20]}{n}") for n in range(40)]
     for row in rows:
         del row["extra_info"]["tools_kwargs"]
     Path("data/demos").mkdir()
-    for name in ("rl_train", "train", "validation"):
-        pd.DataFrame(rows).to_parquet(f"data/demos/{name}.parquet")
+    pd.DataFrame(rows).to_parquet("data/demos/rl_train.parquet")
     monkeypatch.setattr(made.track, "log_figures", lambda figures, step=None: None, raising=False)
     monkeypatch.setattr(vllm_engine, "Engine", Engine)
     monkeypatch.setattr(Engine, "loaded", [])
     return made
 
 
-def test_without_steps_the_policys_model_is_handed_on_and_sampled_once(stage) -> None:
+def test_without_steps_the_policys_model_is_handed_on_and_sampled_once(stage, capsys) -> None:
     figures = sft.run(stage)
+    assert "trainer" not in capsys.readouterr().out
     assert figures == {
         "steps": 0,
         "loss": None,
@@ -72,7 +76,33 @@ def test_without_steps_the_policys_model_is_handed_on_and_sampled_once(stage) ->
     assert all((before[name] == after[name]).all() for name in before | after)
     assert (stage.out / "steps.jsonl").read_bytes() == b""
     samples = pd.read_parquet(stage.out / "samples.parquet")
-    assert samples["question_id"].value_counts().to_dict() == {"q0": 4, "q1": 4}
+    assert set(samples["question_id"].value_counts()) == {4}
     assert Engine.loaded == [given.absolute()]
     stage.finish()
     assert not list(Path("checkpoints").iterdir())  # nothing is left to resume
+
+
+def asked(made: Stage) -> list[str]:
+    """Ids of the questions that the stage's check played."""
+    sft.run(made)
+    return list(dict.fromkeys(pd.read_parquet(made.out / "samples.parquet")["question_id"]))
+
+
+def test_the_check_asks_of_every_block_of_rows_and_by_seed(stage, make_stage, monkeypatch) -> None:
+    drawn = asked(stage)
+    assert len(drawn) == 8 and {name[0] for name in drawn} == {"a", "b"}
+
+    def again(**top: Any) -> list[str]:
+        made = make_stage("sft", sft={"max_steps": 0, "check_questions": 8}, **top)
+        monkeypatch.setattr(made.track, "log_figures", lambda figures, step=None: None, raising=False)
+        shutil.rmtree(made.out / "model")
+        return asked(made)
+
+    assert again() == drawn
+    assert again(seed=stage.params.seed + 1) != drawn
+
+
+def test_training_without_demonstrations_is_refused_with_the_file(stage, make_stage) -> None:
+    made = make_stage("sft", sft={"check_questions": 8})
+    with pytest.raises(InputError, match=r"data/demos/train\.parquet: output of an earlier stage is missing"):
+        sft.run(made)

@@ -1,9 +1,10 @@
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from tasks import ingest, validate
 from tasks.errors import InputError
@@ -65,3 +66,15 @@ def test_rows_in_blocks_and_long_prompts_are_refused(make_stage):
     assert "report: .forager/validate/docs/index.html" in line
     assert "FAILED" in Path(".forager/validate/docs/index.html").read_text()
     assert not (stage.out / "passed.json").exists()
+
+
+def test_prompts_are_measured_with_the_tokenizer_that_the_other_stages_get(tmp_path):
+    make_policy(tmp_path)
+    question = "Question: Who employs Karo?"
+    frame = pd.DataFrame({"prompt": [[{"role": "user", "content": question}]]})
+    assert validate._prompt_lengths({"train": frame}, tmp_path) == {"train": [6]}
+    # For this type transformers takes Qwen2's own tokenizer, whatever class was saved.
+    (tmp_path / "config.json").write_text('{"model_type": "qwen2"}')
+    tokens = AutoTokenizer.from_pretrained(tmp_path).encode(question)
+    assert len(tokens) != 6
+    assert validate._prompt_lengths({"train": frame}, tmp_path) == {"train": [len(tokens)]}

@@ -3,7 +3,7 @@
 Each supporting title is searched in order and the index's own results are shown, so a demonstration holds
 nothing that the policy could not meet. One that would teach guessing is dropped: a gold passage that was
 not found, or an answer that is not in what was shown. A searcher may also be impatient, and give up a
-question of several hops after its first search: so are many demonstrations that people or models leave.
+question of several hops after its first search.
 """
 
 from __future__ import annotations

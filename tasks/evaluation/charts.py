@@ -1,13 +1,17 @@
-"""Curves over RL steps as inline SVG whose colours are the page's own, so that they follow light and dark."""
+"""Charts over RL steps: SVG in the page's own colours, which follow light and dark, and pictures on white."""
 
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -44,6 +48,9 @@ _CSS = {
     PAGE.line: "var(--line)",
     **{colour: f"var(--series-{n})" for n, colour in enumerate(PAGE.series)},
 }
+# For pictures: lines and grid in the light colours of report.html.j2, text a shade darker than the page's --muted,
+# since a picture is mostly seen smaller than it was drawn.
+LIGHT = Palette("#3f474f", "#e2e0da", ("#1c6b57", "#c9772b", "#3d6fb0", "#9c4f8d", "#7d8a2e", "#b3412e"))
 
 
 @dataclass(frozen=True)
@@ -85,6 +92,37 @@ def plain_axes(axes: Axes, palette: Palette) -> None:
     axes.grid(axis="y", color=palette.line, linewidth=0.7)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(length=0)
+
+
+def spread(values: Sequence[float], gap: float, top: float) -> list[float]:
+    """The values moved as far as it takes to lie at least `gap` apart and below `top`; their order is kept."""
+    order = sorted(range(len(values)), key=lambda n: values[n])
+    placed = list(values)
+    for below, n in pairwise(order):
+        placed[n] = max(placed[n], placed[below] + gap)
+    limit = top
+    for n in reversed(order):
+        placed[n] = min(placed[n], limit)
+        limit = placed[n] - gap
+    return placed
+
+
+def name_lines(axes: Axes, names: Sequence[str]) -> None:
+    """Write each line's name in its colour at the right edge, near the line's end, clear of the others."""
+    ends = [float(np.asarray(line.get_ydata())[-1]) for line in axes.lines]
+    low, high = axes.get_ylim()
+    place: dict[str, Any] = {"xycoords": axes.get_yaxis_transform(), "textcoords": "offset points"}
+    for line, name, y in zip(axes.lines, names, spread(ends, 0.075 * (high - low), high), strict=True):
+        colour = line.get_color()
+        axes.annotate(name, (1.0, y), (4, 0), **place, annotation_clip=False, color=colour, va="center", fontsize=9)
+
+
+def write_png(figure: Figure, path: Path) -> None:
+    """The figure as a picture on white; the old one is replaced when the new one is whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.partial")
+    figure.savefig(aside, format="png", dpi=170, facecolor="white", metadata={"Software": None})
+    os.replace(aside, path)
 
 
 def as_svg(figure: Figure) -> str:

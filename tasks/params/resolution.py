@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -49,42 +49,49 @@ def overlay(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _valid_keys(model: Any, path: tuple[Any, ...], content: Any) -> list[str]:
-    """Keys that are valid beside the unknown key at `path`."""
-    for part in path[:-1]:
-        if isinstance(content, dict):
-            content = content.get(part)
-        elif isinstance(content, list) and isinstance(part, int):
-            content = content[part]
-    fields = _fields_at(model, path[:-1])
-    return fields or (list(content) if isinstance(content, dict) else [])
+def _within(kind: Any, part: str | int) -> Any:
+    """The type under a part of an error's place; None where there is no field of this name, or no type of ours."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return next(
+            (field.annotation for name, field in kind.model_fields.items() if part in (name, field.alias)), None
+        )
+    if get_origin(kind) in (list, dict):
+        return get_args(kind)[-1]
+    if get_origin(kind) is Annotated:  # a union, whose members are told apart by `reader`
+        members = get_args(get_args(kind)[0])
+        return next((one for one in members if part in get_args(one.model_fields["reader"].annotation)), None)
+    return None
 
 
-def _fields_at(model: Any, path: tuple[Any, ...]) -> list[str]:
-    for part in path:
-        field = next((f for n, f in model.model_fields.items() if part in (n, f.alias)), None)
-        if field is None or not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
-            return []
-        model = field.annotation
-    return [field.alias or name for name, field in model.model_fields.items()]
+def _place(parts: tuple[str | int, ...]) -> tuple[list[str | int], list[Any]]:
+    """The keys of an error's place and, for each, the type it belongs to."""
+    kind: Any = Params
+    keys: list[str | int] = []
+    holders: list[Any] = []
+    for part in parts:
+        if get_origin(kind) is not Annotated:  # for a union pydantic puts in the member's tag: no key of ours
+            keys.append(part)
+            holders.append(kind)
+        kind = _within(kind, part)
+    return keys, holders
 
 
-def _refuse(error: ValidationError, content: dict[str, Any], where: str) -> InputError:
-    first = error.errors()[0]
-    # Pydantic puts a discriminator's tag into the path of a union's member: no key of ours.
-    path = tuple(
-        part for part in first["loc"] if not (part in ("world", "jsonl", "hotpotqa") and "sources" in first["loc"])
-    )
-    key = ".".join(map(str, path))
-    others = f" (and {len(error.errors()) - 1} more)" if len(error.errors()) > 1 else ""
+def _refuse(error: ValidationError, where: str) -> InputError:
+    # An unknown key comes first: where a key is misspelt, the one that is meant is missing as well.
+    first, *more = sorted(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
+    keys, holders = _place(first["loc"])
+    key = ".".join(map(str, keys))
+    others = f" (and {len(more)} more)" if more else ""
     if first["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(path[-1]), _valid_keys(Params, path, content), n=1, cutoff=0.4)
+        valid = [field.alias or name for name, field in holders[-1].model_fields.items()]
+        near = difflib.get_close_matches(str(keys[-1]), valid, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}?" if near else "see params/defaults.yaml for every key"
         return InputError(f"unknown key {key!r}{others}", where=where, mend=hint)
     if first["type"] == "missing":
-        return InputError(
-            f"key {key!r} is missing{others}", where=where, mend="params/defaults.yaml must hold every key"
-        )
+        # Lists replace, and an entry of a name of its own has nothing below it: the defaults cannot fill these.
+        in_item = any(get_origin(holder) in (list, dict) for holder in holders)
+        mend = "name it in this item" if in_item else "params/defaults.yaml must hold every key"
+        return InputError(f"key {key!r} is missing{others}", where=where, mend=mend)
     got = first.get("input")
     shown = f", got {got!r}" if isinstance(got, str | int | float | bool) or got is None else ""
     message = first["msg"].removeprefix("Value error, ")
@@ -105,7 +112,7 @@ def parse(content: dict[str, Any], where: str) -> Params:
     try:
         params = Params.model_validate(content)
     except ValidationError as error:
-        raise _refuse(error, content, where) from None
+        raise _refuse(error, where) from None
     environment_params(params.environment, where)
     sections = [field.alias or name for name, field in Params.model_fields.items()]
     for name, check in params.gate.checks.items():

@@ -80,7 +80,7 @@ def train(
     on_step: Callable[[int, dict[str, float]], None],
     on_verdict: Callable[[Verdict], None],
 ) -> list[Verdict]:
-    """Run verl's SFT trainer until a check says stop; without any step to take, check the model as it is.
+    """Run verl's SFT trainer until a check says stop.
 
     Args:
         sample: plays `check_samples` episodes of each check question with the weights in a folder.
@@ -91,10 +91,6 @@ def train(
         the verdicts in order; the last one's step is the one selected.
     """
     check_overrides("sft", "sft_trainer_engine", sft.overrides)
-    if not sft.max_steps:
-        verdict = judge(0, [], sample(model), sft)
-        on_verdict(verdict)
-        return [verdict]
     folder.rewind()
     for step in read_steps(folder.steps):
         on_step(step["step"], numbers(step["data"]))

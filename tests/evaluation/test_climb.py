@@ -70,12 +70,6 @@ def test_all_questions_have_a_line_only_beside_several_kinds(validation: dict) -
     assert set(climb.climbs({"4": validation["4"]})) == {"two-hop"}
 
 
-def test_names_at_the_lines_ends_stay_clear_of_each_other_and_in_order() -> None:
-    assert climb.spread([0.1, 0.5], 0.1, 1.0) == [0.1, 0.5]
-    assert climb.spread([0.5, 0.5, 0.52], 0.1, 1.0) == pytest.approx([0.5, 0.6, 0.7])
-    assert climb.spread([1.0, 0.9, 0.92], 0.1, 1.0) == pytest.approx([1.0, 0.8, 0.9])
-
-
 def test_the_svg_names_every_kind_in_the_pages_colours(validation: dict) -> None:
     drawn = climb.svg(validation)
     for text in ("one-hop 1.00", "two-hop 0.90", "all 0.93", "two-hop 1.9", "RL step"):

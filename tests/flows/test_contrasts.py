@@ -12,7 +12,7 @@ from tasks import params
 ALL = ["tiny", "contrast-format-only", "contrast-no-mask", "contrast-no-sft", "contrast-unshuffled"]
 # Takes the place of flows/train_and_eval.py; the content of `knob` says at which profile it does what.
 FLOW = """
-import signal, sys, time
+import os, signal, sys, time
 from pathlib import Path
 from flows.environment import OWN_PORT
 from tasks import params
@@ -27,6 +27,9 @@ class Flow:
         at, what = Path("knob").read_text().split() if Path("knob").exists() else ("", "")
         if profile == at and what == "fail":
             sys.exit(2)
+        if profile == at and what == "late":  # the signal comes when there is no more to stop here
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            os.kill(os.getppid(), signal.SIGTERM)
         if profile == at and what == "hang":
             signal.signal(signal.SIGTERM, self.stop)
             signal.signal(signal.SIGINT, self.stop)
@@ -94,12 +97,15 @@ def test_a_failing_run_ends_all(workspace, start):
     assert params.profile_name() == "tiny"
 
 
-def test_a_wrong_profile_is_told_before_anything_runs(workspace, start):
-    (workspace / "params/contrast-unshuffled.yaml").write_text("extends: tinny")
+@pytest.mark.parametrize("wrong", ["contrast-unshuffled", "mine"])
+def test_a_wrong_profile_is_told_before_anything_runs(workspace, start, wrong):
+    params.PROFILE.write_text("profile: mine\n")  # the one to be put back
+    (workspace / "params/mine.yaml").write_text("")
+    (workspace / f"params/{wrong}.yaml").write_text("extends: tinny")
     child = start()
     _, errors = child.communicate()
     assert child.returncode == 2
-    assert errors.startswith("contrasts: error: params/contrast-unshuffled.yaml, extends: no profile 'tinny'")
+    assert errors.startswith(f"contrasts: error: params/{wrong}.yaml, extends: no profile 'tinny'")
     assert not (workspace / "ran").exists()
 
 
@@ -116,5 +122,15 @@ def test_a_stop_reaches_the_flow_which_has_time_to_end_its_stage(workspace, star
     child.communicate(timeout=30)
     assert child.returncode == 128 + number
     assert (workspace / "ended").exists()
+    assert ran(workspace) == ALL[:2]
+    assert params.profile_name() == "tiny"
+
+
+def test_a_stop_that_comes_as_a_run_completes_starts_no_other(workspace, start):
+    (workspace / "knob").write_text("contrast-format-only late")
+    child = start()
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode == 128 + signal.SIGTERM
+    assert errors == "contrasts: stopped; the same command goes on from here\n"
     assert ran(workspace) == ALL[:2]
     assert params.profile_name() == "tiny"

@@ -1,5 +1,7 @@
 import json
 
+import pytest
+
 from flows.stage import Result
 from flows.summary import Summary, clock, shown
 from tasks import tracking
@@ -52,7 +54,7 @@ def test_the_climb_has_a_row_a_kind_and_a_column_a_validation(workspace, capsys,
         "0": {"one-hop": at(0.98, 1.0), "two-hop": at(0.12, 1.0), "all": at(0.5, 1.0)},
     }
     summary = climb(workspace, steps)
-    assert summary.climb() == [
+    assert summary.climb(80) == [
         ("questions", "step 0", "step 4", "step 12"),
         ("one-hop", ".98 (1.0)", ".97 (1.0)", "1.00 (1.0)"),
         ("two-hop", ".12 (1.0)", "-", ".90 (2.0)"),
@@ -65,17 +67,36 @@ def test_the_climb_has_a_row_a_kind_and_a_column_a_validation(workspace, capsys,
     assert "| two-hop | .12 (1.0) | - | .90 (2.0) |" in summary.markdown()
 
 
-def test_of_many_validations_the_first_and_the_last_are_shown(workspace):
-    steps = {str(step): {"nq": at(0.5, 1.0), "all": at(0.5, 1.0)} for step in range(0, 205, 5)}
-    heading, *rows = climb(workspace, steps).climb()
-    assert heading[1] == "step 0" and heading[-1] == "step 200" and len(set(heading)) == 9
-    assert [row[0] for row in rows] == ["nq"]
+@pytest.mark.parametrize(("width", "shown"), [(20, 2), (40, 2), (60, 4), (80, 6), (200, 17), (1000, 41)])
+def test_of_many_validations_as_many_as_fit_are_shown_with_the_first_and_the_last(
+    workspace, capsys, monkeypatch, width, shown
+):
+    monkeypatch.setenv("COLUMNS", str(width))
+    steps = {str(step): {"comparison": at(0.5, 1.0), "all": at(0.5, 1.0)} for step in range(0, 205, 5)}
+    summary = climb(workspace, steps)
+    heading, *rows = summary.climb(width)
+    assert heading[1] == "step 0" and heading[-1] == "step 200" and len(set(heading)) == 1 + shown
+    assert [row[0] for row in rows] == ["comparison"]
+    summary.show()
+    if width >= 40:  # on one line, and nothing broken
+        (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("comparison"))
+        assert line.count(".50 (1.0)") == shown
+
+
+def test_wide_figures_leave_room_for_fewer_validations(workspace):
+    steps = {str(step): {"comparison": at(1.0, 1.0), "all": at(1.0, 1.0)} for step in range(0, 12, 2)}
+    heading, _ = climb(workspace, steps).climb(80)
+    assert len(heading) == 6
+
+
+def test_the_first_validation_alone_is_shown(workspace):
+    assert climb(workspace, {"0": {"nq": at(0.5, 1.0)}}).climb(80) == [("questions", "step 0"), ("nq", ".50 (1.0)")]
 
 
 def test_without_validations_there_is_no_climb(workspace, capsys):
     summary = Summary.collect([], 1.0, None, "abc")
     summary.show()
-    assert summary.climb() == [] and "climb" not in capsys.readouterr().out + summary.markdown()
+    assert summary.climb(80) == [] and "climb" not in capsys.readouterr().out + summary.markdown()
 
 
 def test_dag_without_a_gate(workspace):

@@ -37,7 +37,10 @@ def test_batches_of_both_shapes_are_learnt_from_in_order(tokenizer) -> None:
     long = packed(written(0, "reading"), tokenizer, 10, 4, 64)
     said: list[str] = []
     recorded: list[tuple[int, float]] = []
+    seen: list[torch.Tensor] = []
+    model.register_forward_pre_hook(lambda _, args, given: seen.append(given["input_ids"].clone()), with_kwargs=True)
     last = pretrain(model, [*short, *long], settings(), 0, said.append, lambda *pair: recorded.append(pair))
+    assert len(seen) == 40 and all(torch.equal(one, batch) for one, batch in zip(seen, [*short, *long], strict=True))
     assert [step for step, _ in recorded] == list(range(4, 41, 4))
     first, end = recorded[0][1], recorded[6][1]
     assert 5 < first < 7 and end < first - 1  # ln(512) = 6.2 nats before anything is learnt

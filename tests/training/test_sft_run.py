@@ -164,26 +164,10 @@ def test_a_verdict_on_a_checkpoint_that_is_gone_is_made_again(folder, defaults, 
     assert again.checked == [20, 30]
 
 
-def test_without_a_step_to_take_the_given_model_is_sampled_and_nothing_is_trained(
-    folder, defaults, sft, monkeypatch
-) -> None:
-    sampled_from, told = [], []
-
-    def sample(weights: Path) -> list[Trajectory]:
-        sampled_from.append(weights)
-        return sampled("sfff", "ssss")  # good enough to be called done, had anything been done
-
-    def never(*args, **kwargs) -> bool:
-        raise AssertionError
-
-    monkeypatch.setattr(sft_run, "run_supervised", never)
-    verdicts = sft_run.train(
-        folder, sft=sft.model_copy(update={"max_steps": 0}), episode=defaults.episode, model=Path("/m"),
-        train_rows=Path("/t"), validation_rows=Path("/v"), seed=0, dtype="float32",
-        sample=sample, on_step=never, on_verdict=told.append,
-    )  # fmt: skip
-    assert verdicts == told == [Verdict(0, None, 1.0, 0.625, pass_at_4=1.0, stop="no steps asked for")]
-    assert sampled_from == [Path("/m")]
+def test_without_a_step_to_take_a_model_is_judged_and_done_however_bad(sft) -> None:
+    none = sft.model_copy(update={"max_steps": 0})
+    for groups in (("sfff", "ssss"), ("xxxx", "xxxx")):  # the first are good enough to end SFT, had there been any
+        assert judge(0, [], sampled(*groups), none).stop == "no steps asked for"
 
 
 class Killed(BaseException):

@@ -1,6 +1,6 @@
 """What one change of a profile does: a line a profile over the RL steps, and a table of what came out.
 
-    python -m tasks.evaluation.contrasts [--out docs/images/contrasts.png]
+    python -m tasks.contrasts [--out docs/images/contrasts.png]
 
 It reads MLflow: of every profile the latest flow that ended well, and the stages' runs that this flow names.
 `make contrasts` makes them.
@@ -9,30 +9,25 @@ It reads MLflow: of every profile the latest flow that ended well, and the stage
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
-import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tasks import params, tracking
 from tasks.errors import InputError, exit_on_input_error
-from tasks.evaluation.charts import Palette, Points, plain_axes
-from tasks.evaluation.climb import spread
+from tasks.evaluation.charts import LIGHT, Points, name_lines, plain_axes, write_png
 
 PICTURE = Path("docs/images/contrasts.png")
 REWARD = "critic/score/mean"
 _VALIDATION = re.compile(r"validation\.(\d+)\.all\.em")
 _MEND = "run `make contrasts`"
 # The first line is the profile that the others differ from.
-_PALETTE = Palette("#3f474f", "#e2e0da", ("#20252a", "#1c6b57", "#c9772b", "#3d6fb0", "#9c4f8d", "#7d8a2e", "#b3412e"))
+_COLOURS = ("#20252a", *LIGHT.series)
 
 
 @dataclass(frozen=True)
@@ -45,6 +40,7 @@ class Contrast:
         em: exact match on the validation questions by RL step, step 0 before the first update.
         evaluated: figures of stage evaluate by their dotted names.
         decision: the gate's.
+        commit: git's commit that the flow ran with.
     """
 
     name: str
@@ -52,6 +48,7 @@ class Contrast:
     em: Points
     evaluated: Mapping[str, float]
     decision: str
+    commit: str
 
 
 def read(profile: str) -> Contrast:
@@ -71,7 +68,8 @@ def read(profile: str) -> Contrast:
         if not points:
             raise InputError(f"no metric {name}", where=f"profile {profile}, rl's run {rl.run_id}", mend=_MEND)
     name = profile.removeprefix("contrast-")
-    return Contrast(name, reward, em, evaluate.metrics, flow.tags.get("decision", "none"))
+    tags = flow.tags
+    return Contrast(name, reward, em, evaluate.metrics, tags.get("decision", "none"), tags["git.commit"])
 
 
 def _stage(flow: tracking.Record, profile: str, stage: str) -> tracking.Record:
@@ -116,6 +114,17 @@ def _gain(contrast: Contrast) -> str:
     return f"{mean} [{low}, {high}]"
 
 
+def commits(contrasts: Sequence[Contrast]) -> str:
+    """One line that says so when the contrasts were run with different commits of the code; empty when not."""
+    names: dict[str, list[str]] = {}
+    for contrast in contrasts:
+        names.setdefault(contrast.commit, []).append(contrast.name)
+    if len(names) == 1:
+        return ""
+    told = "; ".join(f"{commit} {', '.join(of)}" for commit, of in names.items())
+    return f"not all of one commit, so the code may differ as well: {told}"
+
+
 def draw(contrasts: Sequence[Contrast]) -> Figure:
     """Two panels over the RL steps, reward and exact match, a line a profile named at its end."""
     figure = Figure(figsize=(9.4, 3.6), layout="constrained")
@@ -126,45 +135,30 @@ def draw(contrasts: Sequence[Contrast]) -> Figure:
     ):
         for number, points in enumerate(lines):
             steps, values = zip(*points, strict=True)
-            colour = _PALETTE.series[number % len(_PALETTE.series)]
+            colour = _COLOURS[number % len(_COLOURS)]
             width = 1.7 if number else 2.6
             axes.plot(steps, values, color=colour, linewidth=width, marker="o", markersize=2.8, zorder=2 - number / 100)
         axes.set_title(title, loc="left", fontsize=10)
         axes.set_xlabel("RL step")
         axes.set_ylim(-0.02, max(1.02, *(value for points in lines for _, value in points)))
-        plain_axes(axes, _PALETTE)
-        _name_lines(axes, [f"{c.name} {points[-1][1]:.2f}" for c, points in zip(contrasts, lines, strict=True)])
+        plain_axes(axes, LIGHT)
+        name_lines(axes, [f"{c.name} {points[-1][1]:.2f}" for c, points in zip(contrasts, lines, strict=True)])
     return figure
-
-
-def _name_lines(axes: Axes, names: Sequence[str]) -> None:
-    """Write each line's name at the panel's right edge, near the line's end, clear of the others."""
-    ends = [float(np.asarray(line.get_ydata())[-1]) for line in axes.lines]
-    low, high = axes.get_ylim()
-    place: dict[str, Any] = {"xycoords": axes.get_yaxis_transform(), "textcoords": "offset points"}
-    for line, name, y in zip(axes.lines, names, spread(ends, 0.07 * (high - low), high), strict=True):
-        colour = line.get_color()
-        axes.annotate(name, (1.0, y), (4, 0), **place, annotation_clip=False, color=colour, va="center", fontsize=9)
-
-
-def write_png(contrasts: Sequence[Contrast], path: Path) -> None:
-    """The drawing as a picture on white; the old one is replaced when the new one is whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.partial")
-    with mpl.rc_context(_PALETTE.style()):
-        draw(contrasts).savefig(aside, format="png", dpi=170, facecolor="white", metadata={"Software": None})
-    os.replace(aside, path)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Draw the contrasts and print their table."""
-    parser = argparse.ArgumentParser(prog="python -m tasks.evaluation.contrasts", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tasks.contrasts", description=main.__doc__)
     parser.add_argument("--out", type=Path, default=PICTURE, help=f"the PNG file (default {PICTURE})")
     out = parser.parse_args(arguments).out
     with exit_on_input_error("contrasts"):
         contrasts = [read(profile) for profile in params.contrasts()]
-        write_png(contrasts, out)
-    print(f"{table(contrasts)}\n\n{out}")
+        with mpl.rc_context(LIGHT.style()):
+            write_png(draw(contrasts), out)
+    print(f"{table(contrasts)}\n")
+    if note := commits(contrasts):
+        print(note)
+    print(out)
     return 0
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from matplotlib.image import imread
 
-from tasks import params, tracking
+from tasks import contrasts, params, tracking
 from tasks.errors import InputError
-from tasks.evaluation import contrasts
 
 REWARDS = [(1, 0.2), (2, 0.35), (3, 0.5)]
 
@@ -97,6 +96,20 @@ def test_the_table_by_hand(workspace) -> None:
     }
 
 
+def test_runs_of_different_commits_are_told_in_one_line(workspace, monkeypatch, capsys) -> None:
+    for profile in params.contrasts():
+        commit = "def+changes" if profile == "contrast-no-mask" else "abc"
+        monkeypatch.setattr(tracking, "git_commit", lambda commit=commit: commit)
+        run_flow(profile)
+    contrasts.main(["--out", "out/contrasts.png"])
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "not all of one commit, so the code may differ as well: "
+        "abc tiny, format-only, no-sft, unshuffled; def+changes no-mask",
+        "out/contrasts.png",
+    ]
+    assert contrasts.commits([contrasts.read("tiny"), contrasts.read("contrast-no-sft")]) == ""
+
+
 def test_a_profile_without_a_finished_run_is_named(workspace) -> None:
     run_flow("contrast-no-sft", fails=True)
     run_flow("tiny")
@@ -136,7 +149,7 @@ def test_every_profile_has_a_named_line_in_both_panels(workspace, capsys) -> Non
 
     assert contrasts.main(["--out", "out/contrasts.png"]) == 0
     said = capsys.readouterr().out
-    assert said.count("| rejected |") == 5 and said.endswith("out/contrasts.png\n")
+    assert said.count("| rejected |") == 5 and said.endswith("|\n\nout/contrasts.png\n")
     assert imread("out/contrasts.png").shape[1] > 1000
     assert [path.name for path in Path("out").iterdir()] == ["contrasts.png"]
 

@@ -1,0 +1,23 @@
+"""Figures of stage rl; those of its validations are tested with the climb that they are drawn as."""
+
+import pytest
+
+from tasks.rl import _engine_against_actor
+
+
+def step(number: int, prob: float, highest: float, lowest: float) -> dict:
+    """A step as verl logs it: the largest difference of a token's probability, and of responses' mean log-probs."""
+    differences = {"rollout_corr/log_ppl_diff_max": highest, "rollout_corr/log_ppl_diff_min": lowest}
+    return {"step": number, "data": {"training/rollout_probs_diff_max": prob, **differences}}
+
+
+def test_the_largest_differences_of_all_steps_count_whatever_their_sign() -> None:
+    trained = [step(1, 0.1, 0.01, -0.02), step(2, 0.4, 0.05, -0.3), step(3, 0.2, 0.06, 0.0)]
+    assert _engine_against_actor(trained, True) == {"rollout_prob_diff_max": 0.4, "rollout_logprob_diff_max": 0.3}
+    assert _engine_against_actor(trained[::2], True)["rollout_logprob_diff_max"] == 0.06
+
+
+@pytest.mark.parametrize("data", [{}, step(1, 0.9, 7.0, -7.0)["data"]])
+def test_there_are_none_where_observations_are_trained_on(data: dict) -> None:
+    found = _engine_against_actor([{"step": 1, "data": data}], False)
+    assert found == {"rollout_prob_diff_max": None, "rollout_logprob_diff_max": None}
