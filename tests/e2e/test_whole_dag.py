@@ -96,10 +96,14 @@ def test_rl_really_trained(workspace):
 
 def test_the_reward_rises(workspace):
     rows = [json.loads(line) for line in (workspace / "data/rl/steps.jsonl").read_text().splitlines()]
-    rewards = [row["data"]["critic/score/mean"] for row in rows if "critic/score/mean" in row["data"]]
-    assert len(rewards) == 10
-    # Giving up is paid .1, going on about half the time 1: docs/results/tiny.md has what was measured over seeds.
-    assert sum(rewards[-3:]) / 3 - sum(rewards[:3]) / 3 > 0.08, rewards
+    name = "val-core/world-comparison/reward/mean@1"
+    rewards = {row["step"]: row["data"][name] for row in rows if name in row["data"]}
+    assert list(rewards) == [0, 5, 10]
+    # Giving up, which SFT has learnt, is paid .1; yes or no is right half the time. With 40 questions the
+    # difference has a standard deviation of .08 round .4.
+    assert rewards[10] - rewards[0] > 0.1, rewards
+    searches = {step: kinds["all"]["searches"] for step, kinds in figures(workspace, "rl")["validation"].items()}
+    assert searches["10"] > searches["0"], searches
 
 
 def test_a_second_run_is_all_cached_and_dvc_agrees(workspace):
