@@ -1,9 +1,10 @@
 """Stage `demos`: demonstrations from training questions, and the training questions that are left for RL.
 
-Decided: a demonstration searches the real index by gold titles and shows its real results; which rows it is
-made from is drawn by seed; its question never comes back in RL; and at least half the training rows stay
-for RL, whatever `demos.questions` asks for. `demos.give_up` makes the searcher impatient: SFT imitates that,
-and RL has something to find.
+Decided: a demonstration searches the real index and shows its real results; which questions it is made from is
+drawn by seed and by `demos.hop_weights`; its question never comes back in RL; and of every number of hops
+`demos.rl_share` of the questions stays for RL, whatever `demos.questions` asks for. Demonstrations that the user
+brings come first, and are checked against the index and the splits that measure. `demos.give_up` makes the
+searcher impatient: SFT imitates that, and RL has something to find.
 
     python -m tasks.demos
 """
@@ -12,9 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
 import time
 from collections import Counter
-from functools import partial
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -24,83 +27,109 @@ import pyarrow.parquet as pq
 
 from tasks.agent import environments
 from tasks.agent.demonstrations import SCHEMA, Collection, Demonstration, Drop, collect, demonstrate
+from tasks.agent.demonstrations.drawing import Questions, Ration, read_info
+from tasks.agent.demonstrations.own import Own, read_own
 from tasks.agent.episode import Budget
 from tasks.agent.protocol import PROTOCOLS
 from tasks.contract import Figures, Stage, main
 from tasks.errors import InputError
+from tasks.qa import near
+
+SOURCES = Path("data/sources")  # where demos.files start; DVC watches this folder for the stage
 
 
 def run(stage: Stage) -> Figures:
     """Make the demonstrations, hold some back for the evaluation loss, write RL's rows."""
-    train = pq.read_table(stage.input("ingest", "train.parquet"))
+    rows = stage.input("ingest", "train.parquet")
     environment = environments.create(stage.params.environment)
     if not environment.needs_retrieval:
-        stage.say(f"environment {environment.name!r} searches nothing: no demonstrations")
-        pq.write_table(train, stage.out / "rl_train.parquet")
-        return {"n": 0, "validation": 0, "rl_rows": train.num_rows, "answer_in_context": None, "dropped": {}}
-    collection = asyncio.run(_collect(stage, train, environment))
-    made, wanted = collection.made, stage.params.demos
-    if len(made) < 2:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(collection.dropped.items())) or "none"
-        raise InputError(
-            f"{len(made)} demonstrations from {train.num_rows} training rows, 2 are needed; dropped: {reasons}",
-            where="data/ingest/train.parquet",
-            mend="check supporting_titles, retrieval.topk and the token budgets of episode",
-        )
-    total = wanted.questions + wanted.validation
-    if len(made) < total:
-        stage.say(
-            f"{len(made)} demonstrations instead of {total}: half of the {train.num_rows} training rows stay for RL, "
-            f"and {collection.dropped.total()} were dropped"
-        )
+        return _none(stage, rows, environment.name)
+    questions = Questions.read(rows)
+    ration = Ration(questions, stage.params.demos.rl_share)
+    own, collection = asyncio.run(_collect(stage, questions, ration, environment))
+    made = [*(demonstration for _, demonstration in own.taken), *collection.made]
+    _check_enough(stage, made, collection, len(questions.hops))
+    random.Random(stage.params.seed).shuffle(made)
     # Too few to fill a batch would leave SFT without an evaluation loss: these come first, up to half.
-    held_back = min(wanted.validation, len(made) // 2)
-    validation, training = made[:held_back], made[held_back:]
-    _write(stage.out / "train.parquet", training)
-    _write(stage.out / "validation.parquet", validation)
-    used = collection.questions
-    questions = [info["question"] for info in train["extra_info"].to_pylist()]
-    left = train.filter(pa.array([question not in used for question in questions]))
-    pq.write_table(left, stage.out / "rl_train.parquet")
+    held_back = min(stage.params.demos.validation, len(made) // 2)
+    _write(stage.out / "train.parquet", made[held_back:])
+    _write(stage.out / "validation.parquet", made[:held_back])
+    left = questions.write_left(ration.used, stage.out / "rl_train.parquet")
+    if not left:
+        raise InputError(
+            "no training row is left for RL",
+            where=str(rows),
+            mend="raise demos.rl_share or ask for fewer demos.questions",
+        )
+    by_hops = Counter(demonstration.hops for demonstration in made)
     figures: Figures = {
-        "n": len(training),
-        "validation": len(validation),
-        "rl_rows": left.num_rows,
+        "n": len(made) - held_back,
+        "validation": held_back,
+        "rl_rows": left.total(),
         "answer_in_context": collection.answer_in_context,
         "yes_no": sum(not (one.found_answer_context or one.gave_up) for one in made),
         "gave_up": sum(demonstration.gave_up for demonstration in made),
         "dropped": dict(sorted(collection.dropped.items())),
-        "by_source": dict(sorted(Counter(demonstration.data_source for demonstration in made).items())),
+        "own": {"rows": own.rows, "taken": len(own.taken), "faulty": dict(sorted(own.faulty.items()))},
+        "by_source": _counts(demonstration.data_source for demonstration in made),
+        "by_policy": _counts(demonstration.query_policy for demonstration in made),
+        "by_hops": {str(hops): {"made": by_hops[hops], "left": left[hops]} for hops in sorted({*by_hops, *left})},
         "mean_searches": fmean(demonstration.searches for demonstration in made),
     }
-    stage.say(f"{len(training)} to train on, {len(validation)} held back, {left.num_rows} rows left for RL")
+    _say_figures(stage, figures)
     return figures
 
 
-async def _collect(stage: Stage, train: pa.Table, environment: environments.Environment) -> Collection:
+def _none(stage: Stage, rows: Path, environment: str) -> Figures:
+    if stage.params.demos.files:
+        raise InputError(
+            f"environment {environment!r} searches nothing, so no demonstration can be checked",
+            where="demos.files",
+            mend="leave it empty",
+        )
+    stage.say(f"environment {environment!r} searches nothing: no demonstrations")
+    shutil.copyfile(rows, stage.out / "rl_train.parquet")
+    kept = pq.read_metadata(rows).num_rows
+    return {"n": 0, "validation": 0, "rl_rows": kept, "answer_in_context": None, "dropped": {}}
+
+
+async def _collect(
+    stage: Stage, questions: Questions, ration: Ration, environment: environments.Environment
+) -> tuple[Own, Collection]:
+    """The user's demonstrations, and those that are made to reach the number asked for."""
     from transformers import AutoTokenizer
 
-    episode, wanted = stage.params.episode, stage.params.demos
-    play = partial(
-        demonstrate,
-        tools=environment.open_tools(stage.input("index"), stage.params.retrieval),
-        tokenizer=AutoTokenizer.from_pretrained(stage.input("policy", "model")),
-        protocol=PROTOCOLS[episode.protocol],
-        budget=Budget(
+    episode, wanted, seed = stage.params.episode, stage.params.demos, stage.params.seed
+    playing: dict[str, Any] = {
+        "tools": environment.open_tools(stage.input("index"), stage.params.retrieval),
+        "tokenizer": AutoTokenizer.from_pretrained(stage.input("policy", "model")),
+        "protocol": PROTOCOLS[episode.protocol],
+        "budget": Budget(
             max_turns=episode.max_turns,
             max_response_tokens=episode.max_response_tokens,
             max_turn_tokens=episode.max_turn_tokens,
             max_observation_tokens=episode.max_observation_tokens,
         ),
-        think=wanted.think,
-    )
+    }
+    own = Own()
+    if wanted.files:
+        own = await read_own(
+            [SOURCES / name for name in wanted.files],
+            max_faulty=wanted.max_faulty,
+            held_out=_held_out(stage),
+            prompt=lambda question: environment.prompt(question, episode.prompt),
+            max_prompt_tokens=episode.max_prompt_tokens,
+            **playing,
+        )
+        own.taken = [(where, _counted(ration, made, where)) for where, made in own.taken]
+        stage.say(f"{len(own.taken)} demonstrations from demos.files; faulty: {_listed(own.faulty)}")
 
     async def make(row: dict[str, Any]) -> Demonstration | Drop:
-        chance = random.Random(f"{stage.params.seed}:give-up:{row['extra_info']['id']}").random()
-        return await play(row, give_up=chance < wanted.give_up)
+        info = row["extra_info"]
+        give_up = random.Random(f"{seed}:give-up:{info['id']}").random() < wanted.give_up
+        result = await demonstrate(row, think=wanted.think, policies=wanted.queries, give_up=give_up, **playing)
+        return _counted(ration, result, info["id"]) if isinstance(result, Demonstration) else result
 
-    rows = train.to_pylist()
-    random.Random(stage.params.seed).shuffle(rows)
     said = time.monotonic()
 
     def on_row(collection: Collection) -> None:
@@ -109,7 +138,59 @@ async def _collect(stage: Stage, train: pa.Table, environment: environments.Envi
             said = time.monotonic()
             stage.say(f"{len(collection.made)} demonstrations, {collection.dropped.total()} dropped")
 
-    return await collect(rows, min(wanted.questions + wanted.validation, len(rows) // 2), make, on_row)
+    missing = max(0, wanted.questions + wanted.validation - len(own.taken))
+    order = questions.order(wanted.hop_weights, seed)
+    return own, await collect(ration.rows(order), missing, make, on_row)
+
+
+def _held_out(stage: Stage) -> near.Texts:
+    """The questions of validation and test."""
+    names = ("question", "golden_answers", "gold_passage_ids")
+    columns: list[list[Any]] = [[], [], []]
+    for split in ("validation", "test"):
+        for info in read_info(stage.input("ingest", f"{split}.parquet"), *names):
+            for column, name in zip(columns, names, strict=True):
+                column += info.field(name).to_pylist()
+    return near.Texts(*columns)
+
+
+def _counted(ration: Ration, made: Demonstration, where: str) -> Demonstration:
+    """Use up the question; where the training rows ask it, the hops are theirs."""
+    hops = ration.use(made.question, where)
+    return made if hops is None else replace(made, hops=hops)
+
+
+def _check_enough(stage: Stage, made: list[Demonstration], collection: Collection, questions: int) -> None:
+    wanted = stage.params.demos
+    if len(made) < 2:
+        raise InputError(
+            f"{len(made)} demonstrations from {questions} training questions, 2 are needed; "
+            f"dropped: {_listed(collection.dropped)}",
+            where="data/ingest/train.parquet",
+            mend="check supporting_titles, demos.queries, demos.rl_share, retrieval.topk and the budgets of episode",
+        )
+    total = wanted.questions + wanted.validation
+    if len(made) < total:
+        stage.say(
+            f"{len(made)} demonstrations instead of {total}: {wanted.rl_share:g} of the {questions} training questions "
+            f"stay for RL, and {collection.dropped.total()} were dropped"
+        )
+
+
+def _counts(labels: Iterable[str]) -> dict[str, int]:
+    return dict(sorted(Counter(labels).items()))
+
+
+def _listed(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items())) or "none"
+
+
+def _say_figures(stage: Stage, figures: Figures) -> None:
+    hops = ", ".join(f"{of['made']:,} of {name} ({of['left']:,} left)" for name, of in figures["by_hops"].items())
+    stage.say(
+        f"{figures['n']:,} to train on, {figures['validation']:,} held back, {figures['rl_rows']:,} rows left for RL; "
+        f"by policy: {_listed(figures['by_policy'])}; by hops: {hops}; dropped: {_listed(figures['dropped'])}"
+    )
 
 
 def _write(path: Path, demonstrations: list[Demonstration]) -> None:

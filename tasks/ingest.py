@@ -1,99 +1,98 @@
-"""Stage `ingest`: questions and passages, read or generated, mixed, split and shuffled.
+"""Stage `ingest`: questions and passages, read or generated, without duplicates, split, mixed and ordered.
 
 Decided, and why: every source ends in the same two forms, verl's rows and a corpus, so nothing further down
 knows where a question came from but by its `data_source`. A question that also occurs in a split that
-measures is dropped from the one that learns, and what was dropped is counted. Equal parameters and files give
-equal bytes. The manifest names every file that was read with its hash, and its licence where it was given.
+measures, word for word or nearly so, is dropped from the one that learns. Whatever is dropped is counted by
+reason, and too much of it is refused. Questions are spooled to disk, so a set of millions needs no more memory than
+a small one. Equal parameters and files give equal bytes. The manifest names every file that was read with its
+hash, its upstream and its licence.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 from tasks.agent import environments
 from tasks.contract import Figures, Stage, main
 from tasks.errors import InputError
 from tasks.files import write_json
-from tasks.params import FileSource, Ingest
-from tasks.qa import mixing, readers, rows, world
-from tasks.qa.records import SPLITS, Passage, Question, Split
+from tasks.params import Ingest
+from tasks.qa import gathering, mixing, rows
+from tasks.qa.records import SPLITS
+
+_SPOOL = "questions.arrow"
 
 
 def run(stage: Stage) -> Figures:
     """Write `{train,validation,test}.parquet`, `corpus.parquet` and `manifest.json`."""
     settings: Ingest = stage.params.ingest
-    sources, passages, manifest = _read(settings, stage.params.seed)
-    stage.say(f"sources: {len(manifest['sources'])}, passages: {len(passages)}")
-    mixing.check_questions(
-        (question for source in sources for part in source.questions.values() for question in part),
-        {passage.id for passage in passages},
-    )
-    splits, dropped = mixing.mix(
-        sources, validation_share=settings.validation_share, shuffle=settings.shuffle, seed=stage.params.seed
-    )
+    spool = stage.out / _SPOOL
+    gathered = gathering.gather(settings, stage.params.seed, spool, stage.out / "corpus.parquet", stage.say)
+    table = gathered.table
+    mixing.check(table, gathered.passage_ids)
+    mixed = mixing.mix(table, settings, stage.params.seed)
+    told = ", ".join(f"{count:,} {reason}" for reason, count in sorted(mixed.dropped.items())) or "none"
+    stage.say(f"mixed; dropped: {told}")
+    _refuse_losses(mixed.dropped, gathered, settings.max_dropped)
     for split in ("train", "test", "validation"):
-        if not splits[split]:
+        if not len(mixed.splits[split]):
+            share = "" if split == "train" else f", or raise ingest.{split}_share"
             raise InputError(
-                f"there is no {split} question",
-                where="ingest.sources",
-                mend="name a source that brings some, or raise ingest.validation_share",
+                f"there is no {split} question", where="ingest.sources", mend=f"name a source that brings some{share}"
             )
     environment = environments.create(stage.params.environment)
-    counts = rows.write_splits(stage.out, splits, environment, stage.params.episode.prompt)
-    rows.write_corpus(stage.out / "corpus.parquet", passages)
-    write_json(stage.out / "manifest.json", manifest)
+    rows.write_splits(stage.out, table, mixed.splits, environment, stage.params.episode.prompt)
+    _log_sources(stage, gathered.manifest)
+    write_json(stage.out / "manifest.json", gathered.manifest)
     stage.track.log_artifact(stage.out / "manifest.json")
-    stage.say(", ".join(f"{split} {count}" for split, count in counts.items()))
+    stage.say(", ".join(f"{split} {len(mixed.splits[split]):,}" for split in SPLITS))
+    spool.unlink()
     return {
-        "rows": {split: _by_source(splits[split]) for split in SPLITS},
-        "dropped": dropped,
-        "passages": len(passages),
+        "rows": {split: _by_source(table, mixed.splits[split]) for split in SPLITS},
+        "hops": {split: _by_hops(table, mixed.splits[split]) for split in SPLITS},
+        "dropped": {**gathered.faults, **mixed.dropped},
+        "passages": len(gathered.passage_ids),
     }
 
 
-def _by_source(questions: list[Question]) -> dict[str, int]:
-    return dict(sorted(Counter(question.data_source for question in questions).items()))
+def _refuse_losses(dropped: Counter[str], gathered: gathering.Gathered, most: float) -> None:
+    """Refuse when more rows are dropped than allowed; those that the mixture leaves out are left out on purpose."""
+    read = gathered.table.num_rows + sum(gathered.faults.values())
+    lost = Counter(gathered.faults)
+    lost.update({reason: count for reason, count in dropped.items() if reason != "mixture"})
+    if lost.total() > most * read:
+        told = ", ".join(f"{count:,} {reason}" for reason, count in lost.most_common())
+        raise InputError(
+            f"{lost.total():,} of {read:,} rows are dropped: {told}",
+            where="ingest.sources",
+            mend=f"clean the sources, or raise ingest.max_dropped ({most:g})",
+        )
 
 
-def _read(settings: Ingest, seed: int) -> tuple[list[mixing.Source], list[Passage], dict[str, Any]]:
-    """All sources, joined by name; all passages; the manifest."""
-    folder = Path(settings.data_dir)
-    manifest: dict[str, Any] = {"sources": [], "corpus": None}
-    corpus = None
-    if settings.corpus is not None:
-        corpus = readers.Corpus(readers.read_corpus(folder / settings.corpus))
-        manifest["corpus"] = {
-            "path": settings.corpus,
-            "sha256": readers.sha256(folder / settings.corpus),
-            "rows": len(corpus.passages),
-            "licence": "unknown",
-        }
-    parts: list[list[Passage]] = [corpus.passages] if corpus else []
-    joined: dict[str, dict[Split, list[Question]]] = {}
-    for source in settings.sources:
-        if isinstance(source, FileSource):
-            loaded = readers.READERS[source.reader](source, folder / source.path, corpus)
-            parts.append(loaded.passages)
-            joined.setdefault(source.name, {}).setdefault(source.split, []).extend(loaded.questions)
-            entry = {
-                "name": source.name,
-                "split": source.split,
-                "path": source.path,
-                "sha256": readers.sha256(folder / source.path),
-                "rows": len(loaded.questions),
-                "licence": source.licence,
-            }
-        else:
-            made = world.generate(seed, source.people.by_split(), source.questions.by_split(), source.kinds)
-            parts.append(made.passages)
-            for split, questions in made.questions.items():
-                joined.setdefault("world", {}).setdefault(split, []).extend(questions)
-            entry = {"rows": sum(map(len, made.questions.values())), "licence": "generated"}
-        manifest["sources"].append({"reader": source.reader, **entry})
-    sources = [mixing.Source(name, questions) for name, questions in joined.items()]
-    return sources, mixing.merge_passages(parts), manifest
+def _log_sources(stage: Stage, manifest: dict[str, Any]) -> None:
+    """Name every file that was read as a data set of the run, with its hash as digest."""
+    if manifest["corpus"] is not None:
+        stage.track.log_data(manifest["corpus"]["path"], "corpus", "corpus", manifest["corpus"]["sha256"])
+    for entry in manifest["sources"]:
+        if "sha256" in entry:
+            stage.track.log_data(entry["path"], f"{entry['name']}/{entry['split']}", entry["split"], entry["sha256"])
+
+
+def _by_source(table: pa.Table, numbers: np.ndarray) -> dict[str, int]:
+    return _counts(table, "data_source", numbers)
+
+
+def _by_hops(table: pa.Table, numbers: np.ndarray) -> dict[str, int]:
+    return _counts(table, "hops", numbers)
+
+
+def _counts(table: pa.Table, column: str, numbers: np.ndarray) -> dict[str, int]:
+    counted = table[column].take(pa.array(numbers)).value_counts().to_pylist()
+    return {str(one["values"]): one["counts"] for one in sorted(counted, key=lambda one: one["values"])}
 
 
 if __name__ == "__main__":

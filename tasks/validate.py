@@ -1,104 +1,156 @@
 """Stage `validate`: what is expected of the data, checked by Great Expectations before anything is trained on it.
 
-Decided, and why: training rows are checked for form, nulls, duplicates, leakage, prompt length in the policy's
-own tokens, and order; held-out rows for form. The order is checked because a table in blocks, one source
-after the other, trains without an error and badly. A failure stops the DAG with one line, and its Data Docs
-are left in `.forager/validate/docs`, since the outputs of a failed stage are thrown away.
+Decided, and why: a table in blocks, one source after the other, trains without an error and badly, and so does one
+whose held-out questions are among the training rows; neither is seen in a loss. So every split is read once, and its
+columns, answers, prompt lengths in the policy's own tokens, gold passages, order and overlap with what is held out
+are checked. The expectations and their severities are in `tasks/qa/suite/catalogue.py`. An error stops the DAG with
+one line, and its Data Docs are left in `.forager/validate/docs`, since the outputs of a failed stage are thrown away.
+
+A table of verl's rows that never went through ingest is checked without any earlier stage by
+
+    python -m tasks.validate --file rows.parquet [--held-out other.parquet]
 """
 
 from __future__ import annotations
 
+import argparse
 import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pandas as pd
-
+from tasks import params as parameters
 from tasks.contract import Figures, Stage, main
-from tasks.errors import InputError
+from tasks.errors import exit_on_input_error
 from tasks.files import write_json
-from tasks.qa.form import prompt_fault
-from tasks.qa.records import SPLITS, Split
+from tasks.qa.records import SPLITS
+from tasks.qa.suite import catalogue, report
 
 if TYPE_CHECKING:
-    from tasks.qa.suite import Outcome
+    from tasks.qa.suite.running import Outcome
+    from tasks.qa.suite.survey import Measure
 
 KEPT_DOCS = Path(".forager/validate/docs")
-_RUNS, _WINDOWS = "train: expect_no_long_single_source_run", "train: expect_sources_mixed_in_windows"
-_ORDER = (_RUNS, _WINDOWS)
-_MENDS = {
-    _RUNS: "set `ingest.shuffle: true`",
-    _WINDOWS: "set `ingest.shuffle: true`, or widen validate.window where it is on",
-    "row_count": "bring more training questions, or lower validate.min_rows",
-    "prompt_tokens": "raise episode.max_prompt_tokens, or leave the long questions out",
-}
 
 
 def run(stage: Stage) -> Figures:
     """Write `passed.json` and the Data Docs, or refuse the data."""
-    folder = stage.input("ingest")
-    frames = {split: pd.read_parquet(stage.input("ingest", f"{split}.parquet")) for split in SPLITS}
-    lengths = _prompt_lengths(frames, stage.input("policy", "model"))
-    stage.say("prompts measured in the policy's tokens")
+    settings = stage.params.validate
+    severities = catalogue.severities(settings.severity)
+    tables: dict[str, Path] = {split: stage.input("ingest", f"{split}.parquet") for split in SPLITS}
+    corpus, model = stage.input("ingest", "corpus.parquet"), stage.input("policy", "model")
     # Imported here and not above: Great Expectations takes seconds, and a missing input is told at once.
-    from tasks.qa import suite
+    from tasks.qa.suite.checking import Settings, check
 
-    outcomes = suite.validate(
-        {split: suite.flat(frame, lengths[split]) for split, frame in frames.items()},
-        {
-            split: suite.expectations(split, folder, stage.params.validate, stage.params.episode.max_prompt_tokens)
-            for split in SPLITS
-        },
+    outcomes, rows = check(
+        tables,
+        Settings(
+            stage=True,
+            severities=severities,
+            false_alarm=settings.false_alarm,
+            min_rows=settings.min_rows,
+            say=stage.say,
+            measure=prompt_measure(model),
+            max_prompt_tokens=stage.params.episode.max_prompt_tokens,
+            corpus=corpus,
+        ),
         stage.out / "docs",
     )
     stage.track.log_artifact(stage.out / "docs")
-    failed = [outcome for outcome in outcomes if not outcome.passed]
-    stage.say(f"expectations: {len(outcomes)}, failed: {len(failed)}")
-    if failed:
-        raise _refusal(failed, outcomes, stage.out / "docs")
+    for line in report.lines(outcomes, rows):
+        stage.say(line)
+    figures = _figures(outcomes)
+    refused = report.refusal(outcomes, KEPT_DOCS / "index.html")
+    if refused is not None:
+        _keep(stage.out / "docs")
+        # The contract logs the figures of a stage that ends well; here they say what was wrong.
+        stage.track.log_figures(figures)
+        raise refused
     write_json(stage.out / "passed.json", {"passed": True})
-    details = {outcome.name: outcome.details for outcome in outcomes}
+    return figures
+
+
+def _figures(outcomes: Sequence[Outcome]) -> Figures:
+    """The figures; `values` has a number for every expectation by table: see `Outcome.value`."""
+    values: dict[str, dict[str, float]] = {}
+    for one in outcomes:
+        values.setdefault(one.table, {})[one.name] = one.value
+    leaks = [one.value for one in outcomes if one.name in ("leakage-exact", "leakage-near")]
+    (order,) = [one.details for one in outcomes if one.name == "order"] or [{"length": 0, "allowed": 0}]
     return {
-        "passed": True,
-        "expectations": [outcome.record for outcome in outcomes],
-        "leaked_questions": sum(found.get("leaked", 0) for found in details.values()),
-        "longest_run": details[_RUNS]["length"],
-        "longest_run_allowed": details[_RUNS]["allowed"],
-        "max_window_gap": details[_WINDOWS]["gap"],
+        "passed": not any(one.severity == "error" and not one.passed for one in outcomes),
+        "expectations": [one.record for one in outcomes],
+        "values": values,
+        "warnings": sum(one.severity == "warning" and not one.passed for one in outcomes),
+        "leaked_questions": int(sum(leaks)),
+        "longest_run": order["length"],
+        "longest_run_allowed": order["allowed"],
     }
 
 
-def _prompt_lengths(frames: dict[Split, pd.DataFrame], model: Path) -> dict[Split, list[int]]:
-    """Tokens of each row's prompt as an episode begins with it; 0 where the prompt is none."""
+def prompt_measure(model: Path) -> Measure:
+    """What counts the tokens of prompts as an episode begins with them, many at once."""
     # As every stage loads it: the class that the model's configuration asks for may split text in its own way.
     from transformers import AutoTokenizer
 
-    from tasks.agent.episode import prompt_ids
-
     tokenizer = AutoTokenizer.from_pretrained(model)
-    return {
-        split: [0 if prompt_fault(prompt) else len(prompt_ids(tokenizer, prompt)) for prompt in frame["prompt"]]
-        for split, frame in frames.items()
-    }
+
+    def measure(prompts: Sequence[Sequence[dict[str, str]]]) -> list[int]:
+        if not prompts:
+            return []
+        # The arguments of `tasks.agent.episode.prompt_ids`, for a batch.
+        found: list[list[int]] = tokenizer.apply_chat_template(
+            [list(prompt) for prompt in prompts], add_generation_prompt=True, tokenize=True, return_dict=False
+        )
+        return [len(ids) for ids in found]
+
+    return measure
 
 
-def _refusal(failed: list[Outcome], outcomes: list[Outcome], docs: Path) -> InputError:
-    """The error that names the first failure; where the order is wrong, what both of its measures saw."""
+def _keep(docs: Path) -> None:
     shutil.rmtree(KEPT_DOCS, ignore_errors=True)
     shutil.copytree(docs, KEPT_DOCS)
-    first = failed[0]
-    told = [first.observed]
-    if first.name in _ORDER:
-        told = [outcome.observed for outcome in outcomes if outcome.name in _ORDER]
-    others = [outcome.name for outcome in failed[1:] if not (first.name in _ORDER and outcome.name in _ORDER)]
-    also = f"; also failed: {', '.join(others)}" if others else ""
-    mend = next((mend for part, mend in _MENDS.items() if part in first.name), "see the report")
-    return InputError(
-        f"failed: {first.name}: {'; '.join(told)}{also}",
-        where=first.where,
-        mend=f"{mend}; report: {KEPT_DOCS / 'index.html'}",
-    )
+
+
+def check_file(arguments: Sequence[str]) -> None:
+    """Check a table of verl's rows that never went through ingest, and print the report.
+
+    Exit codes: 0 no error, 2 an error or a file that can't be read.
+    """
+    parser = argparse.ArgumentParser(prog="python -m tasks.validate", description="Check a table of verl's rows.")
+    parser.add_argument("--file", type=Path, required=True, metavar="PARQUET", help="what is trained on")
+    parser.add_argument("--held-out", type=Path, metavar="PARQUET", help="what it is measured on")
+    options = parser.parse_args(arguments)
+    with exit_on_input_error("validate"):
+        settings = parameters.Validate(**parameters.resolve(parameters.profile_name())["validate"])
+        severities = catalogue.severities(settings.severity)
+        from tasks.qa.suite.checking import Settings, check
+
+        tables = {"file": options.file} | ({"held-out": options.held_out} if options.held_out else {})
+        with tempfile.TemporaryDirectory() as folder:
+            docs = Path(folder, "docs")
+            outcomes, rows = check(
+                tables,
+                Settings(
+                    stage=False,
+                    severities=severities,
+                    false_alarm=settings.false_alarm,
+                    min_rows=settings.min_rows,
+                    say=print,
+                ),
+                docs,
+            )
+            _keep(docs)
+        print(*report.lines(outcomes, rows), sep="\n", flush=True)
+        refused = report.refusal(outcomes, KEPT_DOCS / "index.html")
+        if refused is not None:
+            raise refused
 
 
 if __name__ == "__main__":
-    main("validate", run)
+    if sys.argv[1:]:
+        check_file(sys.argv[1:])
+    else:
+        main("validate", run)

@@ -28,10 +28,14 @@ class Track:
 
     def __init__(self) -> None:
         self.artifacts: list[str] = []
+        self.data: dict[str, str] = {}
 
     def log_artifact(self, path: Path) -> None:
         assert path.exists()
         self.artifacts.append(path.name)
+
+    def log_data(self, path: Path, name: str, context: str, digest: str) -> None:
+        self.data[name] = digest
 
 
 @pytest.fixture

@@ -31,18 +31,22 @@ def shared(tmp_path_factory: pytest.TempPathFactory, write_corpus) -> Path:
     return folder
 
 
+def row_of(question_row, n: int, **more) -> dict:
+    return question_row(f"Where was Person{n} born?", [f"Town{n}"], [f"Person{n}"], [f"p{n}"], id=f"q{n}", **more)
+
+
 @pytest.fixture
 def stage(make_stage, question_row, shared: Path):
-    def make(questions: int, validation: int, rows: list[dict] | None = None, give_up: float = 0.0, **top):
-        wanted = {"questions": questions, "validation": validation, "give_up": give_up}
+    def make(questions: int, validation: int, rows: list[dict] | None = None, *, held: tuple[int, ...] = (), **more):
+        top = {key: more.pop(key) for key in ("seed",) if key in more}
+        wanted = {"questions": questions, "validation": validation, **more}
         made = make_stage("demos", demos=wanted, sft={"batch_size": 1}, **top)
-        if rows is None:
-            rows = [
-                question_row(f"Where was Person{n} born?", [f"Town{n}"], [f"Person{n}"], [f"p{n}"], id=f"q{n}")
-                for n in range(PEOPLE)
-            ]
+        rows = [row_of(question_row, n) for n in range(PEOPLE)] if rows is None else rows
         Path("data/ingest").mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.Table.from_pylist(rows), "data/ingest/train.parquet")
+        pq.write_table(pa.Table.from_pylist(rows), "data/ingest/train.parquet", row_group_size=8)
+        test, validation_rows = ([row_of(question_row, n) for n in part] for part in (held, (PEOPLE + 1,)))
+        for name, part in (("test", test or validation_rows), ("validation", validation_rows)):
+            pq.write_table(pa.Table.from_pylist(part), f"data/ingest/{name}.parquet")
         for name in ("index", "policy"):
             if not Path("data", name).exists():
                 Path("data", name).symlink_to(shared / name)
@@ -70,6 +74,7 @@ def test_questions_are_split_between_demonstrations_and_rl(stage) -> None:
     assert kept == [key for key in (f"q{n}" for n in range(PEOPLE)) if key not in used]
     assert pq.read_schema(made.out / "rl_train.parquet").equals(rows.schema)
     assert figures["by_source"] == {"made": 8} and figures["mean_searches"] == 1.0
+    assert figures["by_policy"] == {"titles": 8} and figures["by_hops"] == {"1": {"made": 8, "left": 12}}
     assert figures["answer_in_context"] == 1.0 and figures["dropped"] == {} and figures["yes_no"] == 0
     assert json.dumps(figures, allow_nan=False)
 
@@ -80,7 +85,7 @@ def test_a_row_has_the_form_of_the_contract(stage) -> None:
     row = read(made, "train")[0]
     assert set(row) == {
         "id", "data_source", "prompt", "messages", "chosen", "question", "golden_answers", "found_answer_context",
-        "gave_up", "segments",
+        "gave_up", "segments", "hops", "query_policy",
     }  # fmt: skip
     assert row["messages"] == [*row["prompt"], {"role": "assistant", "content": row["chosen"]}]
     assert row["chosen"] == "".join(segment["text"] for segment in row["segments"])
@@ -89,9 +94,10 @@ def test_a_row_has_the_form_of_the_contract(stage) -> None:
 
 @pytest.mark.parametrize(("share", "least", "most"), [(0.0, 0, 0), (0.5, 1, 9), (1.0, 10, 10)])
 def test_the_share_that_gives_up_is_drawn_by_question(stage, question_row, share, least, most) -> None:
+    pairs = [(n, (n + 1) % PEOPLE) for n in range(PEOPLE)]
     rows = [
-        question_row(f"Same town {n}?", ["no"], [f"Person{n}", f"Person{n - 1}"], [f"p{n}", f"p{n - 1}"], id=f"q{n}")
-        for n in range(1, PEOPLE)
+        question_row(f"Same town {n}?", ["no"], [f"Person{n}", f"Person{m}"], [f"p{n}", f"p{m}"], id=f"q{n}")
+        for n, m in pairs
     ]
     made = stage(7, 3, [*rows, *rows[:1]], give_up=share)
     figures = demos.run(made)
@@ -102,10 +108,113 @@ def test_the_share_that_gives_up_is_drawn_by_question(stage, question_row, share
     assert {row["chosen"].count("<search>") for row in written if row["gave_up"]} <= {1}
 
 
-def test_half_the_rows_stay_for_rl(stage, capsys: pytest.CaptureFixture[str]) -> None:
+def test_half_the_questions_stay_for_rl(stage, capsys: pytest.CaptureFixture[str]) -> None:
     figures = demos.run(stage(100, 10))
     assert (figures["n"], figures["validation"], figures["rl_rows"]) == (5, 5, 10)
-    assert "10 demonstrations instead of 110" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "10 demonstrations instead of 110: 0.5 of the 20 training questions stay for RL" in said
+    assert (
+        "5 to train on, 5 held back, 10 rows left for RL; by policy: 10 titles; by hops: 10 of 1 (10 left); "
+        "dropped: none" in said
+    )
+
+
+def test_a_share_of_every_number_of_hops_stays_for_rl(stage, question_row) -> None:
+    # 12 one-hop and 8 two-hop questions: 0.7 of each stay, ceil(8.4) and ceil(5.6).
+    rows = [
+        question_row(
+            f"Question {n}?", [f"Town{n}"], [f"Person{n}", f"Person{n - 1}"][: 1 + (n % 5 < 2)], [f"p{n}"], id=f"q{n}"
+        )
+        for n in range(PEOPLE)
+    ]
+    figures = demos.run(stage(100, 1, rows, rl_share=0.7, hop_weights={2: 5.0}))
+    assert figures["by_hops"] == {"1": {"made": 3, "left": 9}, "2": {"made": 2, "left": 6}}
+
+
+def test_long_chains_come_first_where_they_weigh_more(stage, question_row) -> None:
+    rows = [row_of(question_row, n) for n in range(PEOPLE)]
+    for row in rows[:8]:
+        row["extra_info"]["hops"] = 3
+    figures = demos.run(stage(3, 1, rows, hop_weights={3: 1e9}))
+    assert figures["by_hops"] == {"1": {"made": 0, "left": 12}, "3": {"made": 4, "left": 4}}
+
+
+def test_no_row_left_for_rl_is_wrong_input(stage) -> None:
+    with pytest.raises(InputError, match=r"no training row is left for RL; raise demos\.rl_share"):
+        demos.run(stage(100, 1, rl_share=0.0))
+
+
+def test_the_policy_that_led_to_a_demonstration_is_told(stage, question_row) -> None:
+    rows = [
+        question_row(f"Where was Person{n} born?", [f"Town{n}"], [f"Person{n}"] if n % 2 else [], [f"p{n}"], id=f"q{n}")
+        for n in range(PEOPLE)
+    ]
+    for row in rows:
+        row["extra_info"]["hops"] = 1
+    made = stage(9, 1, rows, queries=["titles", "keywords"])
+    figures = demos.run(made)
+    written = read(made, "train") + read(made, "validation")
+    told = {row["id"]: row["query_policy"] for row in written}
+    assert told == {key: "titles" if int(key[1:]) % 2 else "keywords" for key in told}
+    assert sum(figures["by_policy"].values()) == 10 and set(figures["by_policy"]) == {"titles", "keywords"}
+    searched = {row["chosen"].split(" </search>")[0] for row in written if row["query_policy"] == "keywords"}
+    assert searched == {f"<search> Person{key[1:]} born" for key, policy in told.items() if policy == "keywords"}
+
+
+@pytest.fixture
+def own_file(stage, question_row):
+    """A file of demonstrations as the stage itself makes them, with a piece of their text replaced."""
+
+    def write(*numbers: int, old: str = "", new: str = "") -> str:
+        # The last question has no demonstration, so all others may have one and RL keeps a row.
+        rows = [row_of(question_row, n) for n in range(PEOPLE)]
+        made = stage(PEOPLE, 1, [*rows, question_row("Who?", ["x"], ["Nobody"], ["p0"])], rl_share=0.0)
+        demos.run(made)
+        by_id = {row["id"]: row for row in read(made, "train") + read(made, "validation")}
+        keys = ("question", "golden_answers", "messages", "chosen")
+        lines = [json.dumps({key: by_id[f"q{n}"][key] for key in keys}).replace(old, new) for n in numbers]
+        Path("data/sources").mkdir()
+        Path("data/sources/own.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return "own.jsonl"
+
+    return write
+
+
+def test_own_demonstrations_come_first_and_their_questions_never_in_rl(stage, own_file) -> None:
+    files = [own_file(4, 11, 15)]
+    made = stage(4, 1, files=files)
+    figures = demos.run(made)
+    written = read(made, "train") + read(made, "validation")
+    own = {row["question"] for row in written if row["query_policy"] == "own"}
+    assert own == {f"Where was Person{n} born?" for n in (4, 11, 15)}
+    assert figures["by_policy"] == {"own": 3, "titles": 2} and figures["own"] == {"rows": 3, "taken": 3, "faulty": {}}
+    left = {row["extra_info"]["question"] for row in read(made, "rl_train")}
+    assert len(left) == 15 == figures["rl_rows"] and not left & {row["question"] for row in written}
+    of_own = next(row for row in written if row["question"] == "Where was Person4 born?")
+    assert [segment["loss"] for segment in of_own["segments"]] == [True, False, False, False, True]
+    assert of_own["prompt"][0]["content"].endswith("Question: Where was Person4 born?")
+
+
+def test_an_own_demonstration_of_a_held_out_question_is_refused(stage, own_file) -> None:
+    files = [own_file(4, 11)]
+    with pytest.raises(InputError, match=r"^data/sources/own\.jsonl, line 2: question: .*Person11.* 1 held_out\)"):
+        demos.run(stage(4, 1, held=(11,), files=files))
+    figures = demos.run(stage(4, 1, held=(11,), files=files, max_faulty=0.5))
+    assert figures["own"] == {"rows": 2, "taken": 1, "faulty": {"held_out": 1}}
+
+
+def test_own_demonstrations_of_another_index_are_refused(stage, own_file) -> None:
+    files = [own_file(4, old="was born in", new="was seen in")]
+    with pytest.raises(InputError, match=r"line 1: chosen: not what the index returns for 'Person4': .*make it again"):
+        demos.run(stage(4, 1, files=files))
+
+
+def test_own_demonstrations_leave_rl_its_share(stage, own_file) -> None:
+    files = [own_file(4, 11)]
+    with pytest.raises(
+        InputError, match=r"^data/sources/own\.jsonl, line 2: .*rl_share 0\.95 lets 1 of the 20 training"
+    ):
+        demos.run(stage(4, 1, files=files, rl_share=0.95))
 
 
 def test_the_seed_decides_which_questions(stage) -> None:
@@ -133,7 +242,7 @@ def test_a_repeated_question_never_comes_back_in_rl(stage, question_row) -> None
 
 def test_no_demonstrations_is_wrong_input(stage, question_row) -> None:
     rows = [question_row(f"q{n}", ["x"], ["Nobody"], [f"p{n}"]) for n in range(8)]
-    with pytest.raises(InputError, match=r"0 demonstrations from 8 training rows.*8 gold_passage_not_found"):
+    with pytest.raises(InputError, match=r"0 demonstrations from 8 training questions.*8 gold_passage_not_found"):
         demos.run(stage(2, 1, rows))
 
 
@@ -143,3 +252,5 @@ def test_an_environment_that_searches_nothing_keeps_all_rows(stage, monkeypatch:
     figures = demos.run(made)
     assert figures["n"] == 0 and figures["rl_rows"] == PEOPLE
     assert pq.read_table(made.out / "rl_train.parquet").equals(pq.read_table("data/ingest/train.parquet"))
+    with pytest.raises(InputError, match=r"demos\.files: environment 'search' searches nothing.*leave it empty"):
+        demos.run(stage(2, 1, files=["own.jsonl"]))

@@ -72,22 +72,67 @@ def test_files_are_read_mixed_and_named_in_the_manifest(make_stage, files):
     figures = ingest.run(stage)
     # 20 - 1 that is in the test split too = 19, of which a tenth, 2, are held out.
     assert figures["rows"] == {"train": {"mine": 17}, "validation": {"mine": 2}, "test": {"mine": 6}}
-    assert figures["dropped"] == {"duplicate": 0, "train_in_held_out": 1, "validation_in_test": 0}
+    assert figures["dropped"] == {"train_in_held_out": 1}
+    assert figures["hops"]["train"] == {"1": 17}
     train = pd.read_parquet(stage.out / "train.parquet")
     assert train["prompt"][0][0]["content"].startswith("Answer the question.")
     assert [info["index"] for info in train["extra_info"]] == list(range(17))
     manifest = json.loads((stage.out / "manifest.json").read_text())
-    assert manifest["sources"][0] == {
+    digest = hashlib.sha256(Path("mine/train.jsonl").read_bytes()).hexdigest()
+    first = manifest["sources"][0]
+    wanted = {
         "reader": "jsonl",
         "name": "mine",
         "split": "train",
         "path": "train.jsonl",
-        "sha256": hashlib.sha256(Path("mine/train.jsonl").read_bytes()).hexdigest(),
-        "rows": 20,
-        "licence": "CC0-1.0",
+        "sha256": digest,
+        "questions": 20,
     }
+    assert wanted.items() <= first.items()
+    assert (first["dropped"], first["licence"]) == ({}, "CC0-1.0")
     assert manifest["sources"][1]["licence"] == "unknown"
-    assert manifest["corpus"]["rows"] == 26
+    assert manifest["corpus"]["passages"] == 26
+    assert stage.track.data["mine/train"] == digest
+    assert stage.track.data["corpus"] == manifest["corpus"]["sha256"]
+    assert not (stage.out / "questions.arrow").exists()
+
+
+def test_faulty_rows_are_refused_or_dropped_and_counted(make_stage, files, tmp_path):
+    faulty = [
+        {"id": "e1", "question": " ", "golden_answers": ["x"]},
+        {"id": "e2", "question": "Why?", "golden_answers": []},
+    ]
+    with (tmp_path / "mine/train.jsonl").open("a") as file:
+        file.write("".join(json.dumps(row) + "\n" for row in faulty))
+    with pytest.raises(InputError, match=r"train\.jsonl, line 21: question.*ingest.max_faulty, 0.091 or more"):
+        ingest.run(make_stage("ingest", ingest=files))
+    stage = make_stage("ingest", ingest={**files, "max_faulty": 0.1})
+    assert ingest.run(stage)["dropped"] == {"empty_question": 1, "no_answer": 1, "train_in_held_out": 1}
+    manifest = json.loads((stage.out / "manifest.json").read_text())
+    assert manifest["sources"][0]["dropped"] == {"empty_question": 1, "no_answer": 1}
+    # 3 of 28 rows are gone.
+    with pytest.raises(InputError, match=r"3 of 28 rows are dropped: 1 .*ingest\.max_dropped"):
+        ingest.run(make_stage("ingest", ingest={**files, "max_faulty": 0.1, "max_dropped": 0.1}))
+
+
+def test_a_row_that_is_of_no_use_is_dropped_and_told(make_stage, files, tmp_path, capsys):
+    with (tmp_path / "mine/train.jsonl").open("a") as file:
+        file.write(json.dumps({"id": "e1", "question": "Which sign?", "golden_answers": ["*"]}) + "\n")
+    assert ingest.run(make_stage("ingest", ingest=files))["dropped"] == {
+        "unmatchable_answer": 1,
+        "train_in_held_out": 1,
+    }
+    assert (
+        "mine: 20 questions; dropped: 1 unmatchable_answer, first: mine/train.jsonl, line 21: "
+        in capsys.readouterr().out
+    )
+
+
+def test_one_file_is_split_in_three(make_stage, files):
+    sources = [file_source("train.jsonl", "train")]
+    stage = make_stage("ingest", ingest={**files, "sources": sources, "test_share": 0.2, "validation_share": 0.25})
+    # 20 questions: 4 for the test, a quarter of the 16 that are left for validation.
+    assert ingest.run(stage)["rows"] == {"train": {"mine": 12}, "validation": {"mine": 4}, "test": {"mine": 4}}
 
 
 def test_hotpotqa_brings_its_passages_where_there_is_no_corpus(make_stage, tmp_path):
@@ -107,7 +152,7 @@ def test_hotpotqa_brings_its_passages_where_there_is_no_corpus(make_stage, tmp_p
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"sources": [file_source("train.jsonl", "train")]}, "there is no test question"),
+        ({"sources": [file_source("train.jsonl", "train")], "test_share": 0.0}, "there is no test question"),
         ({"sources": [file_source("test.jsonl", "test")]}, "there is no train question"),
         ({"sources": [file_source("none.jsonl", "train")]}, r"mine/none\.jsonl: no such file"),
         ({"sources": [file_source("train.jsonl", "train"), file_source("train.jsonl", "test")]}, "'q0' comes twice"),

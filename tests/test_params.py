@@ -113,7 +113,7 @@ def differences(one, other, key=""):
         ("format-only", {"environment.format_score"}),
         ("no-mask", {"rl.mask_observations"}),
         ("no-sft", {"sft.max_steps"}),
-        ("unshuffled", {"ingest.shuffle", "validate.max_share_gap", "validate.run_probability"}),
+        ("unshuffled", {"ingest.shuffle", "validate.severity.order"}),
     ],
 )
 def test_a_contrast_differs_from_tiny_in_its_one_point(workspace, profile, keys):

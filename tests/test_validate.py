@@ -1,21 +1,23 @@
 import json
+import os
+import random
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
-import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from tasks import ingest, validate
+from tasks import validate
+from tasks.agent.episode import prompt_ids
 from tasks.errors import InputError
 
-WORLD = {
-    "reader": "world",
-    "people": {"train": 60, "validation": 8, "test": 12},
-    "questions": {"train": 100, "validation": 8, "test": 12},
-    "kinds": {"one-hop": 0.5, "two-hop": 0.5},
-}
-PROMPT = {"prompt": "Question: {question}"}
+ROOT = Path(__file__).parents[1]
+COUNTS = {"train": 100, "validation": 8, "test": 12}
 
 
 def make_policy(folder: Path) -> None:
@@ -27,54 +29,143 @@ def make_policy(folder: Path) -> None:
     fast.save_pretrained(folder)
 
 
-def prepare(make_stage, shuffle: bool, max_prompt_tokens: int):
-    make_policy(Path("data/policy/model"))
-    settings = {"sources": [WORLD], "shuffle": shuffle}
-    top = {"ingest": settings, "episode": {**PROMPT, "max_prompt_tokens": max_prompt_tokens}}
-    ingest.run(make_stage("ingest", **top))
-    return make_stage("validate", **top, validate={"window": 32, "max_share_gap": 0.4})
+@pytest.fixture
+def make_tables(question_row, write_corpus):
+    """Writes what ingest would: questions of two sources, `Question: In SPLIT, who has SPLIT N?` is ten tokens."""
+
+    def make(folder: Path, shuffle: bool) -> None:
+        passages = []
+        for split, count in COUNTS.items():
+            rows = []
+            for number in range(count):
+                identity = f"{split}{number}"
+                passages.append((identity, "t", "x", None))
+                source = "odd" if number < count // 2 else "even"
+                question = f"In {split}, who has {split} {number}?"
+                rows.append(question_row(question, ["x"], ["t"], [identity], id=identity, data_source=source))
+            if shuffle:
+                random.Random(0).shuffle(rows)
+            folder.mkdir(parents=True, exist_ok=True)
+            pq.write_table(pa.Table.from_pylist(rows), folder / f"{split}.parquet")
+        write_corpus(folder / "corpus.parquet", passages)
+
+    return make
 
 
-def test_good_data_pass_with_their_figures(make_stage):
-    # The longest question: `Which city is the employer of NAME based in ?` is ten, after `Question :`.
-    stage = prepare(make_stage, shuffle=True, max_prompt_tokens=12)
+@pytest.fixture
+def prepare(make_stage, make_tables):
+    """The stage over such tables; `logged` gets the figures that the stage logs itself."""
+
+    def prepared(shuffle: bool, max_prompt_tokens: int, logged: list, **settings):
+        episode = {"prompt": "Question: {question}", "max_prompt_tokens": max_prompt_tokens}
+        stage = make_stage("validate", episode=episode, validate=settings)
+        make_policy(Path("data/policy/model"))
+        make_tables(Path("data/ingest"), shuffle)
+        stage.track.log_figures = logged.append
+        return stage
+
+    return prepared
+
+
+def test_good_data_pass_with_their_figures(prepare, capsys):
+    stage = prepare(shuffle=True, max_prompt_tokens=10, logged=[])
     figures = validate.run(stage)
     assert figures["passed"] is True
     assert json.loads((stage.out / "passed.json").read_text()) == {"passed": True}
     assert (stage.out / "docs" / "index.html").is_file()
     assert stage.track.artifacts == ["docs"]
-    assert figures["leaked_questions"] == 0
+    assert figures["leaked_questions"] == figures["warnings"] == 0
     assert 1 < figures["longest_run"] <= figures["longest_run_allowed"] < 50
-    assert 0 < figures["max_window_gap"] <= 0.4
-    assert all(set(one) == {"name", "passed", "observed", "where"} for one in figures["expectations"])
-    assert {one["where"].split(",")[0] for one in figures["expectations"]} == {
-        f"data/ingest/{split}.parquet" for split in ("train", "validation", "test")
-    }
+    assert all(set(one) == {"name", "passed", "severity", "observed", "where"} for one in figures["expectations"])
+    assert {one["where"] for one in figures["expectations"]} == {f"data/ingest/{split}.parquet" for split in COUNTS}
+    assert figures["values"]["train"]["row-count"] == 100
+    assert {"order", "schema", "leakage-exact", "leakage-near", "prompt-tokens"} <= set(figures["values"]["train"])
+    assert "train 100 rows: 15 of 15 expectations hold" in capsys.readouterr().out
 
 
-def test_rows_in_blocks_and_long_prompts_are_refused(make_stage):
-    stage = prepare(make_stage, shuffle=False, max_prompt_tokens=11)
+def test_rows_in_blocks_and_long_prompts_are_refused(prepare, capsys):
+    logged: list = []
+    stage = prepare(shuffle=False, max_prompt_tokens=9, logged=logged)
     with pytest.raises(InputError) as refused:
         validate.run(stage)
     line = str(refused.value)
     assert "\n" not in line
-    assert line.startswith("data/ingest/train.parquet: failed: train: expect_no_long_single_source_run: ")
-    assert "longest single-source run: 50 of world-one-hop, rows 0 to 49; chance allows " in line
-    assert "worst window: rows 0 to 31, world-one-hop with a share of 1.000 against 0.500 overall" in line
-    assert "also failed: train: expect_column_values_to_be_between (prompt_tokens)" in line
-    assert "set `ingest.shuffle: true`" in line
-    assert "report: .forager/validate/docs/index.html" in line
+    assert line.startswith(
+        "data/ingest/train.parquet: failed: train: order: longest run: 50 rows of data_source odd, rows 0 to 49; "
+        "chance allows "
+    )
+    assert "also failed: train: prompt-tokens, validation: prompt-tokens, test: prompt-tokens" in line
+    assert "set ingest.shuffle: true" in line
+    assert line.endswith("report: .forager/validate/docs/index.html")
     assert "FAILED" in Path(".forager/validate/docs/index.html").read_text()
     assert not (stage.out / "passed.json").exists()
+    assert (logged[0]["passed"], logged[0]["longest_run"]) == (False, 50)
+    told = capsys.readouterr().out
+    assert "error: train, prompt-tokens: 100 of 100 rows; first: row 0, 10; raise episode.max_prompt_tokens" in told
+
+
+def test_an_order_that_is_only_a_warning_goes_on(prepare):
+    stage = prepare(shuffle=False, max_prompt_tokens=10, logged=[], severity={"order": "warning"})
+    figures = validate.run(stage)
+    assert (figures["passed"], figures["warnings"]) == (True, 1)
+    assert figures["values"]["train"]["order"] > 0
+
+
+def test_an_unknown_expectation_is_refused_with_the_parameters(make_stage):
+    with pytest.raises(InputError, match=r"validate\.severity\.oder: no such expectation; the nearest is order"):
+        make_stage("validate", validate={"severity": {"oder": "warning"}})
+
+
+def test_prompts_are_measured_as_an_episode_begins_with_them(tmp_path, tokenizer):
+    tokenizer.save_pretrained(tmp_path)
+    prompts = [[{"role": "user", "content": text}] for text in ("Who?", "Who employs Karo? " * 40, "<think> é 東京")]
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    measure = validate.prompt_measure(tmp_path)
+    assert measure(prompts) == [len(prompt_ids(loaded, prompt)) for prompt in prompts]
+    assert measure([]) == []
 
 
 def test_prompts_are_measured_with_the_tokenizer_that_the_other_stages_get(tmp_path):
     make_policy(tmp_path)
     question = "Question: Who employs Karo?"
-    frame = pd.DataFrame({"prompt": [[{"role": "user", "content": question}]]})
-    assert validate._prompt_lengths({"train": frame}, tmp_path) == {"train": [6]}
+    prompts = [[{"role": "user", "content": question}]]
+    assert validate.prompt_measure(tmp_path)(prompts) == [6]
     # For this type transformers takes Qwen2's own tokenizer, whatever class was saved.
     (tmp_path / "config.json").write_text('{"model_type": "qwen2"}')
     tokens = AutoTokenizer.from_pretrained(tmp_path).encode(question)
     assert len(tokens) != 6
-    assert validate._prompt_lengths({"train": frame}, tmp_path) == {"train": [len(tokens)]}
+    assert validate.prompt_measure(tmp_path)(prompts) == [len(tokens)]
+
+
+def test_a_table_made_elsewhere_is_checked_without_any_stage(tmp_path, make_tables, monkeypatch, capsys):
+    shutil.copytree(ROOT / "params", tmp_path / "params")
+    make_tables(tmp_path / "fair", shuffle=True)
+    make_tables(tmp_path / "blocks", shuffle=False)
+    monkeypatch.chdir(tmp_path)
+    validate.check_file(["--file", "fair/train.parquet", "--held-out", "fair/test.parquet"])
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "file 100 rows: 12 of 12 expectations hold",
+        "held-out 12 rows: 6 of 6 expectations hold",
+    ]
+    assert (tmp_path / ".forager/validate/docs/index.html").is_file()
+    with pytest.raises(SystemExit, match="2"):
+        validate.check_file(["--file", "none.parquet"])
+    assert capsys.readouterr().err == "validate: error: none.parquet: no such file; name a parquet file\n"
+    refused = subprocess.run(
+        [sys.executable, "-m", "tasks.validate", "--file", "blocks/train.parquet", "--held-out", "blocks/test.parquet"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert refused.returncode == 2
+    (line,) = refused.stderr.splitlines()
+    assert line.startswith("validate: error: blocks/train.parquet: failed: file: order: longest run: 50 rows of ")
+
+
+def test_a_held_out_question_in_a_table_made_elsewhere_is_refused(tmp_path, make_tables, monkeypatch, capsys):
+    shutil.copytree(ROOT / "params", tmp_path / "params")
+    make_tables(tmp_path, shuffle=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="2"):
+        validate.check_file(["--file", "train.parquet", "--held-out", "train.parquet"])
+    assert "train.parquet: failed: file: leakage-exact: 100 of 100 rows; first: row 0, " in capsys.readouterr().err

@@ -31,31 +31,39 @@ class SplitCounts(Section):
         return {"train": self.train, "validation": self.validation, "test": self.test}
 
 
-class WorldSource(Section):
-    """The generated world: see `tasks/qa/world.py`."""
+class Entry(BaseModel):
+    """A source of questions or passages: its other keys belong to the reader's own model."""
 
-    reader: Literal["world"]
-    people: SplitCounts
-    questions: SplitCounts
-    kinds: dict[Literal["one-hop", "two-hop", "comparison"], Share]
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+    reader: str
 
 
-class FileSource(Section):
-    """A question file in one of the forms that `tasks/qa/` reads."""
+class Proportion(Section):
+    """How many training rows a source, or a number of hops, may have.
 
-    reader: Literal["jsonl", "hotpotqa"]
-    name: str
-    path: str
-    split: Literal["train", "validation", "test"]
-    limit: Positive | None = None
-    licence: str = "unknown"
+    `weight` is its share relative to the others'; `cap` is the most rows that are kept.
+    """
+
+    weight: Annotated[float, Field(gt=0, strict=False, allow_inf_nan=False)] | None = None
+    cap: Positive | None = None
+
+
+class Mixture(Section):
+    sources: dict[str, Proportion]
+    hops: dict[Annotated[int, Field(ge=1)], Proportion]
 
 
 class Ingest(Section):
     data_dir: str
-    sources: Annotated[list[Annotated[WorldSource | FileSource, Field(discriminator="reader")]], Field(min_length=1)]
-    corpus: str | None
+    sources: Annotated[list[Entry], Field(min_length=1)]
+    corpus: str | Entry | None
+    max_faulty: Share
+    max_dropped: Share
+    drop_near_duplicates: bool
+    separate: Literal["question", "passage"]
     validation_share: Share
+    test_share: Share
+    mixture: Mixture
     shuffle: bool
 
 
@@ -92,10 +100,9 @@ class Policy(Section):
 
 
 class Validate(Section):
-    window: Positive
-    max_share_gap: Share
-    run_probability: Share
+    false_alarm: Annotated[float, Field(gt=0, lt=1)]
     min_rows: Positive
+    severity: dict[str, Literal["error", "warning"]]
 
 
 class Bm25(Section):
@@ -133,6 +140,11 @@ class Episode(Section):
 class Demos(Section):
     questions: Positive
     validation: Positive
+    queries: Annotated[list[Literal["titles", "answer", "keywords"]], Field(min_length=1)]
+    hop_weights: dict[Annotated[int, Field(ge=1)], Annotated[float, Field(gt=0, strict=False, allow_inf_nan=False)]]
+    rl_share: Share
+    files: list[str]
+    max_faulty: Share
     think: bool
     give_up: Share
 

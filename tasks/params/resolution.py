@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -57,9 +57,6 @@ def _within(kind: Any, part: str | int) -> Any:
         )
     if get_origin(kind) in (list, dict):
         return get_args(kind)[-1]
-    if get_origin(kind) is Annotated:  # a union, whose members are told apart by `reader`
-        members = get_args(get_args(kind)[0])
-        return next((one for one in members if part in get_args(one.model_fields["reader"].annotation)), None)
     return None
 
 
@@ -69,9 +66,8 @@ def _place(parts: tuple[str | int, ...]) -> tuple[list[str | int], list[Any]]:
     keys: list[str | int] = []
     holders: list[Any] = []
     for part in parts:
-        if get_origin(kind) is not Annotated:  # for a union pydantic puts in the member's tag: no key of ours
-            keys.append(part)
-            holders.append(kind)
+        keys.append(part)
+        holders.append(kind)
         kind = _within(kind, part)
     return keys, holders
 
@@ -107,6 +103,8 @@ def parse(content: dict[str, Any], where: str) -> Params:
         InputError: a key is unknown or missing, or a value has the wrong type or range.
     """
     from tasks.agent.environments import environment_params
+    from tasks.qa.sources import source_keys
+    from tasks.qa.suite.catalogue import severities
     from tasks.release import gating
 
     try:
@@ -114,6 +112,11 @@ def parse(content: dict[str, Any], where: str) -> Params:
     except ValidationError as error:
         raise _refuse(error, where) from None
     environment_params(params.environment, where)
+    for number, entry in enumerate(params.ingest.sources):
+        source_keys(entry.model_dump(), f"ingest.sources.{number}", where)
+    if isinstance(params.ingest.corpus, BaseModel):
+        source_keys(params.ingest.corpus.model_dump(), "ingest.corpus", where)
+    severities(params.validate_.severity)
     sections = [field.alias or name for name, field in Params.model_fields.items()]
     for name, check in params.gate.checks.items():
         gating.parse(name, check.expression, check.severity, sections)  # now, and not after hours of training

@@ -1,4 +1,4 @@
-"""A question and a passage, as every reader gives them."""
+"""A question, a passage and a fault, as every source gives them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Passage:
     """A text that can be found by searching; `url` is None where the corpus names none."""
 
@@ -19,7 +19,7 @@ class Passage:
     url: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Question:
     """A question with its answers.
 
@@ -31,6 +31,7 @@ class Question:
         supporting_titles: titles of these passages, in the order in which they are needed where that is known.
         gold_passage_ids: their ids in the corpus, in the same order; empty where the source names none.
         origin: file and line, or whatever else tells a person where the question came from.
+        split: where its source puts it.
     """
 
     id: str
@@ -41,3 +42,22 @@ class Question:
     supporting_titles: tuple[str, ...]
     gold_passage_ids: tuple[str, ...]
     origin: str
+    split: Split = "train"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A row that is no question or passage.
+
+    Attributes:
+        origin: file and line or row.
+        reason: the kind of fault, as it is counted: `not_json`, `missing_key`, `no_answer` ...
+        message: key and what is wrong with it.
+    """
+
+    origin: str
+    reason: str
+    message: str
+
+
+Item = Question | Passage | Fault

@@ -1,9 +1,15 @@
+from dataclasses import replace
+
+import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 from tasks.agent.environments.search.environment import Environment, SearchParams
+from tasks.errors import InputError
 from tasks.qa.records import Passage, Question
-from tasks.qa.rows import write_corpus, write_splits
+from tasks.qa.rows import CorpusWriter, write_splits
+from tasks.qa.table import ROWS
 
 TEMPLATE = "Answer.\n\nQuestion: {question}"
 QUESTION = Question("q1", "world-one-hop", "Who employs Karo?", ("Dunel", "the Dunel"), 1, ("Karo",), ("p1",), "x")
@@ -24,10 +30,14 @@ class Arithmetic:
 
 
 @pytest.fixture
-def folder(tmp_path):
-    splits = {"train": [QUESTION, NO_GOLD], "validation": [], "test": [NO_GOLD]}
-    assert write_splits(tmp_path, splits, SEARCH, TEMPLATE) == {"train": 2, "validation": 0, "test": 1}
+def folder(tmp_path, spooled):
+    splits = {"train": [0, 1], "validation": [], "test": [1]}
+    write_splits(tmp_path, spooled([QUESTION, NO_GOLD]), numbers(splits), SEARCH, TEMPLATE)
     return tmp_path
+
+
+def numbers(splits):
+    return {split: np.array(rows, int) for split, rows in splits.items()}
 
 
 def test_pandas_reads_the_contract(folder):
@@ -61,22 +71,46 @@ def test_datasets_reads_and_joins_the_splits(folder, tmp_path):
 
 
 def test_an_empty_split_has_the_columns_of_the_others(folder):
-    import pyarrow.parquet as pq
-
     assert pq.read_schema(folder / "validation.parquet") == pq.read_schema(folder / "train.parquet")
     assert len(pd.read_parquet(folder / "validation.parquet")) == 0
 
 
-def test_a_ground_truth_may_be_a_text(tmp_path):
-    write_splits(tmp_path, {"train": [QUESTION], "validation": [], "test": []}, Arithmetic(), TEMPLATE)
+def test_a_ground_truth_may_be_a_text(tmp_path, spooled):
+    write_splits(tmp_path, spooled([QUESTION]), numbers({"train": [0]}), Arithmetic(), TEMPLATE)
     assert pd.read_parquet(tmp_path / "train.parquet")["reward_model"][0]["ground_truth"] == "Dunel"
 
 
-def test_corpus_keeps_a_missing_url(tmp_path):
-    write_corpus(tmp_path / "c.parquet", [Passage("1", "a", "b"), Passage("2", "c", "d", "u")])
+def test_rows_are_written_in_groups_and_numbered_through(tmp_path, spooled):
+    count = ROWS + 3
+    table = spooled(replace(QUESTION, id=str(n)) for n in range(count))
+    order = np.arange(count)[::-1]
+    write_splits(tmp_path, table, {"train": order}, SEARCH, TEMPLATE)
+    file = pq.ParquetFile(tmp_path / "train.parquet")
+    assert [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)] == [ROWS, 3]
+    info = file.read(["extra_info"])["extra_info"].to_pylist()
+    assert [one["index"] for one in info] == list(range(count))
+    assert [one["id"] for one in info] == [str(n) for n in order]
+
+
+def test_corpus_keeps_a_missing_url_and_writes_an_id_once(tmp_path):
+    writer = CorpusWriter(tmp_path / "c.parquet")
+    for passage in (Passage("1", "a", "b"), Passage("2", "c", "d", "u"), Passage("1", "a", "b")):
+        writer.add(passage, "here")
+    with pytest.raises(InputError, match="here: another passage with the id '1' is there already"):
+        writer.add(Passage("1", "a", "z"), "here")
+    assert writer.close().to_pylist() == ["1", "2"]
     frame = pd.read_parquet(tmp_path / "c.parquet")
     assert list(frame.columns) == ["id", "title", "text", "url"]
     assert frame["url"].isna().tolist() == [True, False]
+
+
+def test_a_corpus_of_many_passages_keeps_their_order(tmp_path):
+    writer = CorpusWriter(tmp_path / "c.parquet")
+    for number in range(ROWS + 2):
+        writer.add(Passage(str(number), "t", str(number)), "here")
+    writer.close()
+    assert writer.count == ROWS + 2
+    assert pd.read_parquet(tmp_path / "c.parquet")["text"].tolist() == [str(n) for n in range(ROWS + 2)]
 
 
 @pytest.mark.slow

@@ -12,6 +12,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from tasks.qa.suite.catalogue import Severity
+
 STYLES = Path(__file__).with_name("docs.css")
 _FOREIGN = re.compile(
     r"<script\b.*?</script>"
@@ -24,12 +26,12 @@ _FOREIGN = re.compile(
 )
 
 
-def make_local(folder: Path, summary: Sequence[tuple[str, int, list[str]]]) -> None:
+def make_local(folder: Path, summary: Sequence[tuple[str, int, list[tuple[Severity, str]]]]) -> None:
     """Make a Data Docs site readable offline, in place.
 
     Args:
         folder: the site.
-        summary: for each suite its name, the number of its expectations, and what failed, in words.
+        summary: for each suite its name, the number of its expectations, and what failed: severity and words.
     """
     styles = folder / "static" / "styles" / STYLES.name
     styles.write_text(STYLES.read_text(encoding="utf-8"), encoding="utf-8")
@@ -40,12 +42,14 @@ def make_local(folder: Path, summary: Sequence[tuple[str, int, list[str]]]) -> N
     _write_index(folder, summary)
 
 
-def _write_index(folder: Path, summary: Sequence[tuple[str, int, list[str]]]) -> None:
+def _write_index(folder: Path, summary: Sequence[tuple[str, int, list[tuple[Severity, str]]]]) -> None:
     rows = []
     for name, count, failed in summary:
         (page,) = (folder / "validations" / name).rglob("*.html")
-        mark = '<b class="text-danger">FAILED</b>' if failed else '<b class="text-success">passed</b>'
-        told = "<br>".join(html.escape(one) for one in failed) or f"all {count} expectations hold"
+        refused = any(severity == "error" for severity, _ in failed)
+        mark = '<b class="text-danger">FAILED</b>' if refused else '<b class="text-success">passed</b>'
+        told = "<br>".join(html.escape(f"{severity}: {one}") for severity, one in failed)
+        told = told or f"all {count} expectations hold"
         rows.append(
             f'<tr><td>{mark}</td><td><a href="{page.relative_to(folder)}">{name}</a></td><td>{told}</td>'
             f'<td><a href="expectations/{name}.html">suite</a></td></tr>'

@@ -1,0 +1,116 @@
+"""The form of a demonstration: Search-R1's SFT row, and segments that are encoded as an episode encodes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from tasks.agent.episode import Budget, Tokenizer, observation_ids
+from tasks.agent.protocol import SearchR1
+from tasks.agent.rewards import normalise
+
+Drop = Literal[
+    "no_titles",
+    "no_keywords",
+    "yes_no_answer",
+    "too_many_turns",
+    "not_in_form",
+    "gold_passage_not_found",
+    "too_long",
+    "answer_not_in_context",
+]
+
+_MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("data_source", pa.string()),
+        ("prompt", _MESSAGES),
+        ("messages", _MESSAGES),
+        ("chosen", pa.string()),
+        ("question", pa.string()),
+        ("golden_answers", pa.list_(pa.string())),
+        ("hops", pa.int64()),
+        ("query_policy", pa.string()),
+        ("found_answer_context", pa.bool_()),
+        ("gave_up", pa.bool_()),
+        ("segments", pa.list_(pa.struct([("text", pa.string()), ("loss", pa.bool_()), ("kind", pa.string())]))),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A piece of a demonstration that is encoded by itself; only generated ones carry loss.
+
+    An observation is three segments, opening, body and closing, as an episode encodes it.
+    """
+
+    text: str
+    loss: bool
+    kind: Literal["generated", "observation"]
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """A whole episode in text. Its last segment is generated; the end token after it belongs to the data set.
+
+    `query_policy` says what was searched (`queries.POLICIES`), or that the user brought it (`own`).
+    """
+
+    id: str
+    data_source: str
+    prompt: list[dict[str, str]]
+    question: str
+    golden_answers: list[str]
+    hops: int
+    query_policy: str
+    found_answer_context: bool
+    gave_up: bool
+    segments: list[Segment]
+    searches: int
+
+    @property
+    def chosen(self) -> str:
+        """The whole text of the assistant's turn, observations included."""
+        return "".join(segment.text for segment in self.segments)
+
+    def record(self) -> dict[str, Any]:
+        """The demonstration as a row of `SCHEMA`."""
+        row = {key: value for key, value in asdict(self).items() if key != "searches"}
+        messages = [*self.prompt, {"role": "assistant", "content": self.chosen}]
+        return {**row, "messages": messages, "chosen": self.chosen}
+
+
+def is_yes_no(golden: Iterable[str]) -> bool:
+    """Whether a question is answered by yes or no, which no passage says."""
+    return {normalise(answer) for answer in golden} <= {"yes", "no"}
+
+
+def found_answer(shown: str, golden: Sequence[str]) -> str | None:
+    """The first golden answer that a text holds as whole words, both normalised; None for one of yes or no."""
+    if is_yes_no(golden):
+        return None
+    text = f" {normalise(shown)} "
+    return next((answer for answer in golden if normalise(answer) and f" {normalise(answer)} " in text), None)
+
+
+def observation(tokenizer: Tokenizer, protocol: SearchR1, passages: Sequence[Any], limit: int) -> list[Segment]:
+    """Opening, body and closing of what an episode shows of these passages, cut to `limit` tokens in all."""
+    ids = observation_ids(tokenizer, protocol, passages, limit)
+    opening, _, closing = protocol.observation(passages)
+    start = len(tokenizer.encode(opening, add_special_tokens=False))
+    end = len(ids) - len(tokenizer.encode(closing, add_special_tokens=False))
+    body = tokenizer.decode(ids[start:end], skip_special_tokens=False)
+    return [Segment(text, False, "observation") for text in (opening, body, closing) if text]
+
+
+def fits(tokenizer: Tokenizer, segments: Sequence[Segment], budget: Budget) -> bool:
+    """Whether an episode could hold these segments and the end token, turn by turn and in all."""
+    lengths = [len(tokenizer.encode(segment.text, add_special_tokens=False)) for segment in segments]
+    lengths[-1] += 1  # the end token
+    turns = [n for n, segment in zip(lengths, segments, strict=True) if segment.kind == "generated"]
+    return max(turns) <= budget.max_turn_tokens and sum(lengths) <= budget.max_response_tokens

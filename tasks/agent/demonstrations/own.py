@@ -1,0 +1,192 @@
+"""Demonstrations that the user brings, each checked as if it were played now.
+
+Its searches are made again: what it shows must be what the index returns. Its generated text is kept; observations
+become those of an episode, white space included. The prompt that is trained on is the episode's own, so that the
+policy learns under the words with which it is asked later.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tasks.agent.demonstrations.form import Demonstration, Segment, fits, found_answer, observation
+from tasks.agent.demonstrations.own_rows import OWN, FaultyError, Row, brief, lines, parse, turns
+from tasks.agent.episode import Budget, Tokenizer, prompt_ids
+from tasks.agent.protocol import SearchR1
+from tasks.agent.rewards import exact_match, normalise
+from tasks.errors import InputError
+from tasks.qa import near
+from tasks.qa.records import Fault
+
+# A question one word from a held-out one, with another answer (`similar`), is another question.
+_HELD_OUT: frozenset[near.Form] = frozenset({"same", "normalised", "near"})
+_MENDS = {
+    "observation": "make it again over this corpus with these retrieval settings",
+    "held_out": "take it out: what measures must not be learnt",
+    "repeated": "keep one of them",
+    "too_long": "see the token budgets of episode",
+    "too_many_turns": "see episode.max_turns",
+}
+_AROUND = 30  # characters shown before the first difference of two texts, and twice as many after it
+
+
+@dataclass
+class Own:
+    """What the user's files gave.
+
+    Attributes:
+        rows: rows there were, faulty ones included.
+        taken: demonstrations, each with its file and line. Its hops are its searches, at least 1.
+        faulty: number of faulty rows by reason.
+        first: the first faulty row that was met.
+    """
+
+    rows: int = 0
+    taken: list[tuple[str, Demonstration]] = field(default_factory=list)
+    faulty: Counter[str] = field(default_factory=Counter)
+    first: Fault | None = None
+
+    def refuse(self, where: str, error: FaultyError) -> None:
+        """Count a faulty row."""
+        self.faulty[error.reason] += 1
+        self.first = self.first or Fault(where, error.reason, error.message)
+
+
+async def read_own(
+    files: Sequence[Path],
+    *,
+    max_faulty: float,
+    held_out: near.Texts,
+    prompt: Callable[[str], list[dict[str, str]]],
+    max_prompt_tokens: int,
+    tools: Any,
+    tokenizer: Tokenizer,
+    protocol: SearchR1,
+    budget: Budget,
+) -> Own:
+    """Read and check demonstration files.
+
+    Args:
+        files: JSON lines, as `own_rows` says.
+        max_faulty: share of the rows that may be faulty; they are left out and counted.
+        held_out: questions of the splits that measure.
+        prompt: the environment's messages that pose a question.
+        max_prompt_tokens: limit of these, in tokens.
+        tools: what the environment's `open_tools` returned; `search(query) -> list of hits`.
+        tokenizer: the policy's.
+        protocol: form of the turns.
+        budget: limits of an episode, which a demonstration keeps.
+
+    Raises:
+        InputError: a file is missing or empty, or more rows are faulty than may be; names the first of them.
+    """
+    own = Own()
+    parsed: list[tuple[str, Row, str]] = []
+    for path in files:
+        for where, raw in lines(path):
+            own.rows += 1
+            try:
+                row, chosen = parse(raw)
+                if (length := len(prompt_ids(tokenizer, prompt(row.question)))) > max_prompt_tokens:
+                    raise FaultyError("too_long", f"question: its prompt has {length} tokens, not {max_prompt_tokens}")
+            except FaultyError as error:
+                own.refuse(where, error)
+            else:
+                parsed.append((where, row, chosen))
+    rows = [row for _, row, _ in parsed]
+    texts = near.Texts([row.question for row in rows], [row.golden_answers for row in rows], [()] * len(rows))
+    held = {pair.row for pair in near.held_out_pairs(texts, held_out) if pair.form in _HELD_OUT}
+    seen: dict[str, str] = {}
+    for number, (where, row, chosen) in enumerate(parsed):
+        try:
+            if number in held:
+                raise FaultyError("held_out", f"question: {brief(row.question)} is in a split that measures")
+            first = seen.setdefault(normalise(row.question), where)
+            if first != where:
+                raise FaultyError("repeated", f"question: {brief(row.question)} comes twice, first at {first}")
+            segments, shown = await _played(row, chosen, tools, tokenizer, protocol, budget)
+        except FaultyError as error:
+            own.refuse(where, error)
+            continue
+        searches = sum(segment.kind == "generated" for segment in segments) - 1
+        made = Demonstration(
+            id=row.id or where,
+            data_source=row.data_source,
+            prompt=prompt(row.question),
+            question=row.question,
+            golden_answers=row.golden_answers,
+            hops=max(1, searches),
+            query_policy=OWN,
+            found_answer_context=found_answer(shown, row.golden_answers) is not None,
+            gave_up=False,
+            segments=segments,
+            searches=searches,
+        )
+        own.taken.append((where, made))
+    _refuse_too_many(own, max_faulty)
+    return own
+
+
+def _refuse_too_many(own: Own, max_faulty: float) -> None:
+    faulty = own.faulty.total()
+    if own.first is None or faulty <= max_faulty * own.rows:
+        return
+    counts = ", ".join(f"{count} {reason}" for reason, count in sorted(own.faulty.items()))
+    raise InputError(
+        f"{own.first.message} (faulty: {faulty} of {own.rows} demonstrations: {counts})",
+        where=own.first.origin,
+        mend=f"{_MENDS.get(own.first.reason, 'mend the row')}, or raise demos.max_faulty, {max_faulty:g}",
+    )
+
+
+async def _played(
+    row: Row, chosen: str, tools: Any, tokenizer: Tokenizer, protocol: SearchR1, budget: Budget
+) -> tuple[list[Segment], str]:
+    """Segments as an episode would have them, and all that they show."""
+    generated, claims = turns(chosen, protocol)
+    if len(generated) > budget.max_turns:
+        raise FaultyError("too_many_turns", f"chosen: {len(generated)} turns, an episode has {budget.max_turns}")
+    segments: list[Segment] = []
+    shown = ""
+    for number, turn in enumerate(generated, start=1):
+        segments.append(Segment(turn, True, "generated"))
+        action = protocol.action(turn)
+        wanted = "answer" if number == len(generated) else "search"
+        if action.kind != wanted:
+            raise FaultyError("tags", f"chosen: turn {number} does not end with its {wanted}: {turn[-2 * _AROUND :]!r}")
+        if wanted == "answer":
+            break
+        hits = await tools.search(action.text)
+        seen = observation(tokenizer, protocol, [hit.passage for hit in hits], budget.max_observation_tokens)
+        body = "".join(segment.text for segment in seen[1:-1])
+        if (difference := _difference(claims[number - 1], body)) is not None:
+            raise FaultyError(
+                "observation", f"chosen: not what the index returns for {brief(action.text)}: {difference}"
+            )
+        segments += seen
+        shown += body
+    if not exact_match(action.text, row.golden_answers):
+        raise FaultyError("wrong_answer", f"chosen: answers {brief(action.text)}, none of golden_answers")
+    if not fits(tokenizer, segments, budget):
+        raise FaultyError("too_long", "chosen: a turn, or the whole, is longer than an episode's")
+    return segments, shown
+
+
+def _difference(claimed: str, body: str) -> str | None:
+    """Where two texts first differ but for white space, None where they don't."""
+    one, other = ("".join(text.split()) for text in (claimed, body))
+    if one == other:
+        return None
+    pairs = enumerate(zip(one, other, strict=False))
+    place = next((number for number, (a, b) in pairs if a != b), min(len(one), len(other)))
+    return " instead of ".join(repr(_excerpt(text, max(0, place - _AROUND))) for text in (claimed, body))
+
+
+def _excerpt(text: str, place: int) -> str:
+    """A piece of a text from the character at `place`, white space not counted, in one line."""
+    start = [number for number, character in enumerate(text) if not character.isspace()][place:][:1]
+    return " ".join(text[start[0] :].split())[: 3 * _AROUND] if start else ""

@@ -1,0 +1,48 @@
+"""Reading of foreign files, robustly: a file that is damaged as a whole is refused, a wrong row is named and passed on.
+
+Every function that reads yields rows: where the row stands, and either its keys and values or what is wrong with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class RowError(Exception):
+    """A row can't be used.
+
+    Args:
+        reason: the kind of fault, as it is counted: a few words in snake_case.
+        message: the key and what is wrong with it.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        self.reason, self.message = reason, message
+        super().__init__(message)
+
+
+Row = tuple[str, dict[str, Any] | RowError]
+
+
+def as_row(origin: str, content: Any) -> Row:
+    """A row of what was decoded, which must be an object with keys."""
+    if isinstance(content, dict):
+        return origin, content
+    return origin, RowError("not_an_object", f"must be an object with keys, got {kind(content)}")
+
+
+def kind(value: Any) -> str:
+    """What a value is called in a message: JSON's words, not Python's."""
+    if value is None:
+        return "null"
+    if isinstance(value, float) and value != value:  # the definition of NaN
+        return "NaN"
+    names = {
+        bool: "true or false",
+        int: "a number",
+        float: "a number",
+        str: "a text",
+        list: "a list",
+        dict: "an object",
+    }
+    return names.get(type(value), f"a {type(value).__name__}")

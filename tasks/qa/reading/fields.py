@@ -1,0 +1,129 @@
+"""Values of a row, checked: each function returns the value as it is used, or says what is wrong with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tasks.agent.rewards import normalise
+from tasks.qa.reading import RowError, kind
+
+LONGEST_QUESTION = 65_536
+_SHOWN = 60
+# Whatever is neither punctuation, nor space, nor a letter of an article survives the normalisation.
+_SURVIVES = re.compile(r"""[^\s!-/:-@\[-`{-~antheANTHE]""")
+
+
+def required(row: Mapping[str, Any], key: str) -> Any:
+    """The value of a key that every row has."""
+    try:
+        return row[key]
+    except KeyError:
+        raise RowError("missing_key", f"key {key!r} is missing") from None
+
+
+def plain(value: Any, key: str) -> str:
+    """A text as it is, which may be empty."""
+    if type(value) is not str:
+        raise RowError("wrong_type", f"{key}: must be a text, got {kind(value)}{_quoted(value)}")
+    if not value.isascii():
+        _encodable(value, key)
+    return value
+
+
+def text(value: Any, key: str, empty: str = "empty_text") -> str:
+    """A text without space at its ends; `empty` is the reason where there is none."""
+    if value is None or value != value:
+        raise RowError(empty, f"{key}: is {kind(value)}")
+    value = plain(value, key).strip()
+    if not value:
+        raise RowError(empty, f"{key}: is empty")
+    return value
+
+
+def _encodable(value: str, key: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        message = f"{key}: half of a surrogate pair at character {error.start + 1}, which is no character"
+        raise RowError("not_utf8", message) from None
+
+
+def _quoted(value: Any) -> str:
+    return f'; write it as a text: "{value}"' if type(value) in (int, float) else ""
+
+
+def question(value: Any, key: str) -> str:
+    """A question."""
+    value = text(value, key, "empty_question")
+    if len(value) > LONGEST_QUESTION:
+        raise RowError("too_long", f"{key}: {len(value):,} characters, and a question has at most {LONGEST_QUESTION:,}")
+    return value
+
+
+def answers(value: Any, key: str, *, lone: bool = False) -> tuple[str, ...]:
+    """Golden answers, each of which a prediction can match; `lone`: a text that is no list is an answer too."""
+    if type(value) is str and lone:
+        return (_answer(value, key),)
+    if type(value) is not list:
+        if value is None or value != value:
+            raise RowError("no_answer", f"{key}: is {kind(value)}")
+        wanted = "a text or a list of texts" if lone else "a list of texts"
+        raise RowError("wrong_type", f"{key}: must be {wanted}, got {kind(value)}")
+    if not value:
+        raise RowError("no_answer", f"{key}: a question without an answer")
+    if len(value) == 1:
+        return (_answer(value[0], key),)
+    return tuple([_answer(one, f"{key}.{number}") for number, one in enumerate(value)])
+
+
+def _answer(value: Any, key: str) -> str:
+    value = text(value, key, "no_answer")
+    if not _SURVIVES.search(value) and not normalise(value):
+        message = f"{key}: nothing is left of {value[:_SHOWN]!r} once case, punctuation and articles are set aside"
+        raise RowError("unmatchable_answer", message)
+    return value
+
+
+def identity(value: Any, key: str) -> str:
+    """An id; a whole number becomes a text."""
+    return str(value) if type(value) is int else text(value, key)
+
+
+def titles(value: Any, key: str) -> tuple[str, ...]:
+    """A list of texts, which may be empty."""
+    return tuple([text(one, f"{key}.{number}") for number, one in enumerate(items(value, key))])
+
+
+def identities(value: Any, key: str) -> tuple[str, ...]:
+    """A list of ids, which may be empty."""
+    return tuple([identity(one, f"{key}.{number}") for number, one in enumerate(items(value, key))])
+
+
+def items(value: Any, key: str) -> list[Any]:
+    """A list."""
+    if type(value) is not list:
+        raise RowError("wrong_type", f"{key}: must be a list, got {kind(value)}")
+    return value
+
+
+def entries(value: Any, key: str) -> dict[str, Any]:
+    """An object."""
+    if type(value) is not dict:
+        raise RowError("wrong_type", f"{key}: must be an object, got {kind(value)}")
+    return value
+
+
+def whole(value: Any, key: str) -> int:
+    """A whole number."""
+    if type(value) is not int:
+        raise RowError("wrong_type", f"{key}: must be a whole number, got {kind(value)}")
+    return value
+
+
+def hops(value: Any, key: str) -> int:
+    """Passages that have to be read one after another."""
+    if whole(value, key) < 1:
+        raise RowError("wrong_hops", f"{key}: must be 1 or more, got {value}")
+    return int(value)

@@ -1,0 +1,97 @@
+"""JSON as lines, as one array, or as one object that holds an array: each a row at a time."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from tasks.errors import InputError
+from tasks.qa.reading import Row, RowError, as_row
+from tasks.qa.reading.opening import lines, no_rows, opened
+
+Layout = Literal["lines", "array", "object"]
+_HEAD = 4096
+# SQuAD's form on one line can't be told from a row by its first bracket, so its first keys decide.
+_WHOLE = re.compile(rb'\{\s*(\n|"version"\s*:|"data"\s*:\s*\[)')
+
+
+def layout(path: Path) -> Layout:
+    """Whether a file of JSON is one object a line, one array, or one object over the whole file.
+
+    Raises:
+        InputError: it begins neither with a bracket nor with a brace.
+    """
+    with opened(path) as file:
+        head = file.read(_HEAD).lstrip()
+    if head.startswith(b"["):
+        return "array"
+    if head.startswith(b"{"):
+        return "object" if _WHOLE.match(head) else "lines"
+    if not head:
+        raise no_rows(path)
+    raise InputError(
+        "not JSON: begins neither with { nor with [", where=str(path), mend="other forms have other readers"
+    )
+
+
+def json_lines(path: Path) -> Iterator[Row]:
+    """One object a line; blank lines are passed over.
+
+    Raises:
+        InputError: the file can't be read.
+    """
+    for number, line in lines(path):
+        if line.isspace():
+            continue
+        origin = f"{path}, line {number}"
+        try:
+            yield as_row(origin, decoded(line.decode().rstrip()))
+        except UnicodeDecodeError as error:
+            fault = RowError("not_utf8", f"not UTF-8: {error.reason} at byte {error.start + 1} of the line")
+            yield origin, fault
+        except RowError as error:
+            yield origin, error
+
+
+def decoded(text: str) -> Any:
+    """A text as JSON.
+
+    Raises:
+        RowError: it is none.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise RowError("not_json", f"not JSON: {error.msg} at column {error.colno}") from None
+    except RecursionError:
+        raise RowError("not_json", "not JSON that can be read: nested too deeply") from None
+    except ValueError:
+        raise RowError("not_json", "not JSON that can be read: a number of thousands of digits") from None
+
+
+def json_array(path: Path, prefix: str = "item") -> Iterator[Row]:
+    """Elements of an array, streamed.
+
+    Args:
+        path: the file.
+        prefix: where the array's elements are, as ijson writes it: `data.item` for `{"data": [...]}`.
+
+    Raises:
+        InputError: the file can't be read or is no JSON: the rest of it can't be trusted.
+    """
+    import ijson
+
+    number = 0
+    with opened(path) as file:
+        try:
+            for number, content in enumerate(ijson.items(file, prefix, use_float=True), start=1):
+                yield as_row(f"{path}, row {number}", content)
+        except ijson.JSONError as error:
+            told = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
+            mend = "fetch or write it again; NaN and Infinity are no JSON"
+            raise InputError(
+                f"not JSON: {told.splitlines()[0].strip(' .')}", where=f"{path}, after row {number}", mend=mend
+            ) from None

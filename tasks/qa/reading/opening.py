@@ -1,0 +1,133 @@
+"""Opening of a file: what is there, whether it is what its name says, and streams of its bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import gzip
+import hashlib
+import io
+import zlib
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from tasks.errors import InputError
+
+_GZIP = b"\x1f\x8b"
+_BOM = b"\xef\xbb\xbf"
+_LFS = b"version https://git-lfs"
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+PARQUET = b"PAR1"
+# A file without line breaks must not fill the memory.
+LONGEST_LINE = 1 << 26
+# Beginnings of files that are no text, and what to do with them.
+_OTHERS = {
+    PARQUET: ("a parquet file", "let its name end with .parquet, and use the reader parquet, or verl"),
+    b"PK\x03\x04": ("a zip archive", "unpack it"),
+    b"\x28\xb5\x2f\xfd": ("compressed with zstd", "unpack it, or pack it with gzip"),
+    b"\xfd7zXZ": ("compressed with xz", "unpack it, or pack it with gzip"),
+    b"BZh": ("compressed with bzip2", "unpack it, or pack it with gzip"),
+}
+_SHOWN = 4
+
+
+def _listed(folder: Path) -> str:
+    names = sorted(one.name for one in folder.iterdir() if one.is_file())
+    more = ", ..." if len(names) > _SHOWN else ""
+    return (", ".join(names[:_SHOWN]) + more) or "no file"
+
+
+def regular(path: Path) -> None:
+    """Refuse a path at which no file with content is.
+
+    Raises:
+        InputError: nothing is there, or a folder, an empty file, or a pointer of Git LFS.
+    """
+    if path.is_dir():
+        raise InputError("is a folder, not a file", where=str(path), mend=f"name a file; it holds {_listed(path)}")
+    if not path.is_file():
+        raise _missing(path)
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(_LFS))
+    except OSError as error:
+        raise InputError(f"can't be read: {error.strerror}", where=str(path)) from None
+    if not head:
+        raise InputError("the file is empty", where=str(path), mend="fetch it again, or leave the source out")
+    if head == _LFS:
+        raise InputError("is a pointer of Git LFS, not the file itself", where=str(path), mend="run `git lfs pull`")
+
+
+def _missing(path: Path) -> InputError:
+    folder = path.parent
+    if not folder.is_dir():
+        return InputError(
+            "no such file", where=str(path), mend=f"there is no folder {folder} either; see ingest.data_dir"
+        )
+    near = difflib.get_close_matches(path.name, [one.name for one in folder.iterdir()], n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"looked in {folder}, which holds {_listed(folder)}"
+    return InputError("no such file", where=str(path), mend=hint)
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """A file of UTF-8 text as bytes, unpacked when its name ends with .gz; a byte order mark is passed over.
+
+    Raises:
+        InputError: also while it is read: the file is missing, empty, damaged, or no UTF-8 text.
+    """
+    regular(path)
+    packed = path.suffix == ".gz"
+    try:
+        with path.open("rb") as raw:
+            if (raw.read(2) == _GZIP) != packed:
+                said, mend = ("named .gz and isn't gzip", "drop .gz from") if packed else ("is gzip", "add .gz to")
+                raise InputError(said, where=str(path), mend=f"{mend} its name")
+            raw.seek(0)
+            file = io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw))) if packed else raw
+            head = file.peek(8)[:8]
+            _refuse_other(head, path)
+            if head.startswith(_BOM):
+                file.read(len(_BOM))
+            yield cast(BinaryIO, file)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"damaged gzip file: {error}", where=str(path), mend="fetch it again") from None
+    except OSError as error:
+        raise InputError(f"can't be read: {error.strerror or error}", where=str(path)) from None
+
+
+def lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Numbered lines, from 1, with their ends.
+
+    Raises:
+        InputError: the file can't be read, or a line is longer than `LONGEST_LINE` bytes.
+    """
+    with opened(path) as file:
+        for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE), b""), start=1):
+            if len(line) == LONGEST_LINE:
+                mend = "is it one row a line?"
+                raise InputError(f"longer than {LONGEST_LINE:,} bytes", where=f"{path}, line {number}", mend=mend)
+            yield number, line
+
+
+def no_rows(path: Path) -> InputError:
+    """A file with nothing in it that counts."""
+    return InputError("the file holds no rows", where=str(path), mend="fetch it again, or leave the source out")
+
+
+def _refuse_other(head: bytes, path: Path) -> None:
+    for beginning, (what, mend) in _OTHERS.items():
+        if head.startswith(beginning):
+            raise InputError(f"is {what}, not text", where=str(path), mend=mend)
+    if head.startswith(_UTF16) or head[1:2] == b"\0" or head[:1] == b"\0":
+        raise InputError("is UTF-16, not UTF-8", where=str(path), mend="convert it: `iconv -f UTF-16 -t UTF-8`")
+    if head.lstrip().startswith((b"<!", b"<html")):
+        raise InputError("is a web page, not data", where=str(path), mend="fetch the file itself")
+
+
+def sha256(path: Path) -> str:
+    """Hash of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

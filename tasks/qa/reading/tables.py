@@ -1,0 +1,107 @@
+"""Tables: separated values and parquet, a row at a time."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tasks.errors import InputError
+from tasks.qa.reading import Row, RowError
+from tasks.qa.reading.opening import PARQUET, lines, regular
+
+# Of a field: where a quote is never closed, the rest of the file would be one.
+LONGEST_FIELD = 1 << 24
+_BATCH = 8192
+_SHOWN = 60
+_DELIMITERS = ",;\t|"
+
+# Given the names of all columns, those that are to be read; refuses where one is missing.
+Choice = Callable[[list[str]], list[str]]
+
+
+def separated(path: Path, delimiter: str, choose: Choice) -> Iterator[Row]:
+    """Rows of separated values whose first line names the columns; all values are texts.
+
+    Raises:
+        InputError: the file can't be read, the columns are not the ones wanted, or a quote is never closed.
+    """
+    csv.field_size_limit(LONGEST_FIELD)
+    reader = csv.reader(_decoded(path), delimiter=delimiter, strict=True)
+    line = 0
+    try:
+        names = next(reader, [])
+        _check_header(names, path, delimiter)
+        wanted = choose(names)
+        line = reader.line_num
+        for values in reader:
+            origin, line = f"{path}, line {line + 1}", reader.line_num
+            if not values:
+                continue
+            if len(values) != len(names):
+                yield origin, RowError("wrong_columns", f"{len(values)} columns, and the first line names {len(names)}")
+                continue
+            row = dict(zip(names, values, strict=True))
+            yield origin, {name: row[name] for name in wanted}
+    except csv.Error as error:
+        mend = "close every quote, and double those inside of a field"
+        raise InputError(f"not separated values: {error}", where=f"{path}, line {line + 1}", mend=mend) from None
+
+
+def _decoded(path: Path) -> Iterator[str]:
+    for number, line in lines(path):
+        try:
+            yield line.decode()
+        except UnicodeDecodeError as error:
+            told = f"not UTF-8: {error.reason} at byte {error.start + 1} of the line"
+            raise InputError(told, where=f"{path}, line {number}", mend="convert it: `iconv -t UTF-8`") from None
+
+
+def _check_header(names: list[str], path: Path, delimiter: str) -> None:
+    if not any(name.strip() for name in names):
+        mend = "write the names of the columns there"
+        raise InputError("the first line names no columns", where=f"{path}, line 1", mend=mend)
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        mend = "give every column a name of its own"
+        raise InputError(f"two columns are called {twice!r}", where=f"{path}, line 1", mend=mend)
+    other = next((one for one in _DELIMITERS if len(names) == 1 and one != delimiter and one in names[0]), None)
+    if other is not None:
+        mend = f"set the source's key `delimiter: {other!r}`"
+        raise InputError(
+            f"one column, {names[0][:_SHOWN]!r}: values are separated otherwise", where=f"{path}, line 1", mend=mend
+        )
+
+
+def parquet(path: Path, choose: Choice) -> Iterator[Row]:
+    """Rows of a parquet file, nested columns as lists and objects; one batch is held at a time.
+
+    Raises:
+        InputError: the file is damaged or no parquet, or the columns are not the ones wanted.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    regular(path)
+    with path.open("rb") as raw:
+        if raw.read(len(PARQUET)) != PARQUET:
+            mend = "name the reader of the form that it has"
+            raise InputError("not parquet, whatever its name says", where=str(path), mend=mend)
+    number = 0
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(_BATCH, columns=choose(file.schema_arrow.names)):
+                for number, row in enumerate(_rows(batch), start=number + 1):  # noqa: B020
+                    yield f"{path}, row {number}", row
+    except (pa.ArrowException, OSError) as error:
+        told = " ".join(str(error).split())
+        raise InputError(
+            f"damaged parquet: {told}", where=f"{path}, after row {number}", mend="fetch it again"
+        ) from None
+
+
+def _rows(batch: Any) -> Iterator[dict[str, Any]]:
+    columns = {name: column.to_pylist() for name, column in zip(batch.schema.names, batch.columns, strict=True)}
+    for values in zip(*columns.values(), strict=True):
+        yield dict(zip(columns, values, strict=True))

@@ -1,0 +1,84 @@
+"""What a table has in common with the tables that measure what is learnt from it, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+
+from tasks.qa import near
+from tasks.qa.suite.survey import Survey
+
+_SHOWN = 100  # characters of a question that a message shows
+LEAKS = {"same": "leak_exact", "normalised": "leak_exact", "near": "leak_near", "similar": "leak_similar"}
+
+
+def leaks(table: Survey, held_out: Sequence[Survey]) -> dict[str, list[str | None]]:
+    """Questions that are held out as well, in one of the forms of `tasks.qa.near`.
+
+    Args:
+        table: what is learnt from.
+        held_out: what measures.
+
+    Returns:
+        columns `leak_exact`, `leak_near` and `leak_similar`: for each row both questions and the row of the
+        held-out one; None where there is none.
+    """
+    columns: dict[str, list[str | None]] = {name: [None] * len(table.frame) for name in LEAKS.values()}
+    for other in held_out:
+        for pair in near.held_out_pairs(table.texts, other.texts):
+            mine, held = table.questions[pair.row].as_py(), other.questions[pair.other].as_py()
+            column = columns[LEAKS[pair.form]]
+            # Rows without a question are told as such, and are no leaks of each other.
+            if mine.strip() and column[pair.row] is None:
+                column[pair.row] = (
+                    f"{_shown(mine)} is {pair.form} to row {pair.other} of {other.name}, {_shown(held)}"
+                    if pair.form in ("near", "similar")
+                    else f"{_shown(mine)} is row {pair.other} of {other.name}, {_shown(held)}"
+                )
+    return columns
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
+
+
+def repeated_questions(table: Survey) -> list[str | None]:
+    """For each row the earlier row that asks the same, as SQuAD's evaluation normalises text; None where none does."""
+    normal = pd.Series([hash(text) if text else None for text in table.texts.normal], dtype="Int64")
+    return _earlier(normal, lambda row, first: f"{_shown(table.questions[row].as_py())} as in row {first}")
+
+
+def repeated_ids(table: Survey, held_out: Sequence[Survey]) -> list[str | None]:
+    """For each row where its id came before: in an earlier row, or in a table that measures; None where nowhere."""
+    found = _earlier(table.frame["id"], lambda row, first: f"{table.frame['id'][row]!r} as in row {first}")
+    for other in held_out:
+        rows = {identity: row for row, identity in other.frame["id"].dropna().items()}
+        for row in np.flatnonzero(table.frame["id"].isin(list(rows))):
+            identity = table.frame["id"][row]
+            found[row] = found[row] or f"{identity!r} as in row {rows[identity]} of {other.name}"
+    return found
+
+
+def _earlier(keys: pd.Series, told: Callable[[int, int], str]) -> list[str | None]:
+    """For each row whose key an earlier row has, what `told` says of it and of the first such row."""
+    found: list[str | None] = [None] * len(keys)
+    known = keys.dropna()
+    first: dict[object, int] = {}
+    for row, key in known[known.duplicated(keep=False)].items():
+        earlier = first.setdefault(key, row)
+        if earlier != row:
+            found[row] = told(row, earlier)
+    return found
+
+
+def shared_passages(table: Survey, held_out: Sequence[Survey]) -> np.ndarray:
+    """Whether each row has a gold passage that a held-out row has too, shape (rows,)."""
+    shared = np.zeros(len(table.frame), bool)
+    golds = table.golds.combine_chunks()
+    for other in held_out:
+        theirs = pc.is_in(golds.flatten(), value_set=other.golds.combine_chunks().flatten().unique())
+        shared[pc.list_parent_indices(golds).filter(theirs).to_numpy()] = True
+    return shared

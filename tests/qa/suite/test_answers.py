@@ -1,0 +1,77 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.agent.rewards import normalise
+from tasks.qa.suite.answers import answer_fault, in_text, is_computed, looks_joined
+
+
+@pytest.mark.parametrize(
+    ("answers", "fault"),
+    [
+        (["Paris"], None),
+        (["the", "The Hague"], None),
+        (["[REC]"], None),
+        (["('Til) Kingdom Come"], None),
+        (["None"], None),
+        (None, "no golden answer"),
+        ([], "no golden answer"),
+        (["Paris", None], "null among"),
+        (["Paris", " "], "an empty"),
+        (["['a', 'b']"], "a list written as text"),
+        (['["Paris"]'], "a list written as text"),
+        (["['a' 'b']"], "a list written as text"),
+        (["('a',)"], "a list written as text"),
+        (["{'target': ['a']}"], "a list written as text"),
+        (["[]"], "a list written as text"),
+        (["nan"], "a missing value"),
+        (["the", "?!"], "unmatchable"),
+    ],
+)
+def test_answer_faults(answers, fault):
+    found = answer_fault(answers)
+    assert found is None if fault is None else fault in found
+
+
+@given(st.lists(st.text(), min_size=1))
+def test_a_list_as_python_writes_it_is_never_an_answer(answers):
+    assert answer_fault([str(answers)]) == "a list written as text"
+
+
+@given(st.lists(st.text(max_size=8), max_size=3))
+def test_answers_without_a_fault_can_be_matched(answers):
+    if answer_fault(answers) is None:
+        assert any(normalise(answer) for answer in answers)
+
+
+@pytest.mark.parametrize(
+    ("answers", "joined"),
+    [
+        (["Paris, France, Europe"], True),
+        (["Paris;Lutetia;City of Light"], True),
+        (["a|b|c"], True),
+        (["Paris, Texas"], False),
+        (["1,289,500"], False),
+        (["Sea, Air, and Land"], False),
+        (["Paris, France, Europe", "Paris"], False),
+        (["It is, as far as we can tell, a list of long parts, not joined"], False),
+        (["a,,b"], False),
+        ([], False),
+        (None, False),
+        ([None], False),
+    ],
+)
+def test_joined_answers(answers, joined):
+    assert looks_joined(answers) is joined
+
+
+def test_answers_are_found_as_whole_words():
+    assert in_text(["The U.S.", "x"], "made in us")
+    assert not in_text(["us"], "bus house")
+    assert not in_text(["the"], "the house")
+
+
+def test_computed_answers():
+    assert is_computed(["Yes"])
+    assert is_computed(["1,289,500"])
+    assert not is_computed(["12", "twelve"])
