@@ -45,7 +45,9 @@ MODULES = {
 }
 ENVIRONMENTS = "tasks.agent.environments"
 # What every stage stands on: a change here does not make the results of all stages stale.
-SHARED = {f"tasks.{name}" for name in ("contract", "errors", "files", "params", "processes", "quiet", "tracking")}
+SHARED = {
+    f"tasks.{name}" for name in ("contract", "errors", "files", "params", "processes", "quiet", "sections", "tracking")
+}
 # These never play an episode: what an environment imports to play is not called.
 NEVER_PLAY = {"params", "ingest", "validate", "index"}
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tasks.params import Section
 from tasks.qa.records import Item
+from tasks.sections import Section
 
 if TYPE_CHECKING:
     from tasks.qa.corpus import Corpus

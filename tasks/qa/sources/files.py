@@ -13,11 +13,11 @@ from typing import Any, ClassVar, Self
 from pydantic import model_validator
 
 from tasks.errors import InputError
-from tasks.params import Positive
 from tasks.qa.reading import Row, RowError, json_text, opening, tables
 from tasks.qa.reading.json_text import Layout
 from tasks.qa.records import Fault, Item, Passage, Question, Split
 from tasks.qa.sources.base import Context, Keys, Source
+from tasks.sections import Positive
 
 HUB = "hf:"
 _SHOWN = 12

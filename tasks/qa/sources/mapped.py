@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tasks.params import Section
 from tasks.qa.reading import fields
 from tasks.qa.records import Question
 from tasks.qa.sources.base import Context
 from tasks.qa.sources.files import QuestionKeys, QuestionSource
+from tasks.sections import Section
 
 
 class Columns(Section):

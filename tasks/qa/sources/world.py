@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tasks.params import Share, SplitCounts
 from tasks.qa.records import Item
 from tasks.qa.sources import base
+from tasks.sections import Share, SplitCounts
 
 
 class WorldKeys(base.Keys):
