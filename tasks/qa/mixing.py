@@ -83,9 +83,11 @@ def mix(table: pa.Table, settings: Ingest, seed: int) -> Mixed:
     dropped: Counter[str] = Counter()
     split[_repeated(keys(table), split, dropped)] = NONE
     if settings.drop_near_duplicates:
-        _drop_near(table, split, dropped)
+        _drop_near_duplicates(table, split, dropped)
     groups = passage_groups(table) if settings.separate == "passage" else np.arange(len(split))
     draw_held_out(table, split, groups, settings, seed)
+    if settings.drop_near_duplicates:
+        _drop_near_held_out(table, split, dropped)
     if settings.separate == "passage":
         drop_shared(table, split, dropped)
     strata = _strata(table)
@@ -96,7 +98,7 @@ def mix(table: pa.Table, settings: Ingest, seed: int) -> Mixed:
         if settings.shuffle:
             rows = rows[interleaved(strata["code"].to_numpy()[rows], np.random.default_rng(seeds(seed, "order", name)))]
         splits[name] = rows
-    return Mixed(splits, dropped)
+    return Mixed(splits, +dropped)
 
 
 def _repeated(question_keys: np.ndarray, split: np.ndarray, dropped: Counter[str]) -> np.ndarray:
@@ -122,21 +124,23 @@ def _values(column: pa.Table, rows: np.ndarray) -> Iterator[Any]:
     return (value for part in rows_of(column, rows) for value in part[0].to_pylist())
 
 
-def _drop_near(table: pa.Table, split: np.ndarray, dropped: Counter[str]) -> None:
-    """Take out near-duplicates within each split, and what is near to a split that measures."""
-    rows = {name: np.flatnonzero(split == number) for number, name in enumerate(PRECEDENCE)}
-    texts = {name: _texts(table, of_split) for name, of_split in rows.items()}
-    for name in PRECEDENCE:
-        for pair in near.duplicates(texts[name]):
-            split[rows[name][pair.row]] = NONE
-            dropped["near_duplicate"] += 1
-    for place, learns in enumerate(PRECEDENCE):
-        for measures in PRECEDENCE[:place]:
-            for pair in near.held_out_pairs(texts[learns], texts[measures]):
-                row = rows[learns][pair.row]
-                if pair.form == "near" and split[row] != NONE:
-                    split[row] = NONE
-                    dropped["near_held_out"] += 1
+def _drop_near_duplicates(table: pa.Table, split: np.ndarray, dropped: Counter[str]) -> None:
+    """Take out rows that are near to an earlier one of their split."""
+    for number in range(len(PRECEDENCE)):
+        rows = np.flatnonzero(split == number)
+        again = [rows[pair.row] for pair in near.duplicates(_texts(table, rows))]
+        split[again] = NONE
+        dropped["near_duplicate"] += len(again)
+
+
+def _drop_near_held_out(table: pa.Table, split: np.ndarray, dropped: Counter[str]) -> None:
+    """Take out rows that are near to one in a split that comes first in `PRECEDENCE`."""
+    for number in range(1, len(PRECEDENCE)):
+        mine, held = np.flatnonzero(split == number), np.flatnonzero((split >= 0) & (split < number))
+        pairs = near.held_out_pairs(_texts(table, mine), _texts(table, held))
+        leaked = [mine[pair.row] for pair in pairs if pair.form == "near"]
+        split[leaked] = NONE
+        dropped["near_held_out"] += len(leaked)
 
 
 def _strata(table: pa.Table) -> pd.DataFrame:
