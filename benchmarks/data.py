@@ -7,7 +7,7 @@ two hops, as of HotpotQA; beside them a held-out set a twentieth as large. Each 
 the time begins after its imports, the memory is the most that the process ever held. Parts:
 
 - ingest: JSON lines in, mixed and ordered parquet out; without the search for near-duplicates
-- validate: Great Expectations over its outputs (columns, answers, order, every form of leakage); without prompt lengths
+- validate: Great Expectations over its outputs: columns, answers, order, exact leakage; without prompt lengths
 - near: near-duplicates within the training rows, and between them and the held-out ones
 """
 
@@ -101,6 +101,7 @@ def _validate(folder: Path) -> Callable[[], None]:
         false_alarm=settings.false_alarm,
         min_rows=settings.min_rows,
         say=lambda line: None,
+        near=False,
     )
 
     def run() -> None:

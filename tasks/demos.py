@@ -3,8 +3,8 @@
 Decided: a demonstration searches the real index and shows its real results; which questions it is made from is
 drawn by seed and by `demos.hop_weights`; its question never comes back in RL; and of every number of hops
 `demos.rl_share` of the questions stays for RL, whatever `demos.questions` asks for. Demonstrations that the user
-brings come first, and are checked against the index and the splits that measure. `demos.give_up` makes the
-searcher impatient: SFT imitates that, and RL has something to find.
+brings come first, and are checked against the index. None, made or brought, may show a question of the splits that
+measure. `demos.give_up` makes the searcher impatient: SFT imitates that, and RL has something to find.
 
     python -m tasks.demos
 """
@@ -27,8 +27,10 @@ import pyarrow.parquet as pq
 
 from tasks.agent import environments
 from tasks.agent.demonstrations import SCHEMA, Collection, Demonstration, Drop, collect, demonstrate
-from tasks.agent.demonstrations.drawing import Questions, Ration, read_info
+from tasks.agent.demonstrations.drawing import Questions, Ration
+from tasks.agent.demonstrations.held_out import FORMS, HeldOut
 from tasks.agent.demonstrations.own import Own, read_own
+from tasks.agent.demonstrations.own_rows import brief
 from tasks.agent.episode import Budget
 from tasks.agent.protocol import PROTOCOLS
 from tasks.contract import Figures, Stage, main
@@ -46,8 +48,11 @@ def run(stage: Stage) -> Figures:
         return _none(stage, rows, environment.name)
     questions = Questions.read(rows)
     ration = Ration(questions, stage.params.demos.rl_share)
-    own, collection = asyncio.run(_collect(stage, questions, ration, environment))
-    made = [*(demonstration for _, demonstration in own.taken), *collection.made]
+    held_out = HeldOut.read([stage.input("ingest", f"{split}.parquet") for split in ("validation", "test")])
+    own, collection = asyncio.run(_collect(stage, questions, ration, environment, held_out))
+    placed = own.taken + [(f"{rows}, row {questions.first_row_of(one.question)}", one) for one in collection.made]
+    leaked = _check_held_out(stage, placed, held_out)
+    made = [demonstration for _, demonstration in placed]
     _check_enough(stage, made, collection, len(questions.hops))
     random.Random(stage.params.seed).shuffle(made)
     # Too few to fill a batch would leave SFT without an evaluation loss: these come first, up to half.
@@ -70,6 +75,7 @@ def run(stage: Stage) -> Figures:
         "yes_no": sum(not (one.found_answer_context or one.gave_up) for one in made),
         "gave_up": sum(demonstration.gave_up for demonstration in made),
         "dropped": dict(sorted(collection.dropped.items())),
+        "held_out": leaked,
         "own": {"rows": own.rows, "taken": len(own.taken), "faulty": dict(sorted(own.faulty.items()))},
         "by_source": _counts(demonstration.data_source for demonstration in made),
         "by_policy": _counts(demonstration.query_policy for demonstration in made),
@@ -94,7 +100,7 @@ def _none(stage: Stage, rows: Path, environment: str) -> Figures:
 
 
 async def _collect(
-    stage: Stage, questions: Questions, ration: Ration, environment: environments.Environment
+    stage: Stage, questions: Questions, ration: Ration, environment: environments.Environment, held_out: HeldOut
 ) -> tuple[Own, Collection]:
     """The user's demonstrations, and those that are made to reach the number asked for."""
     from transformers import AutoTokenizer
@@ -116,7 +122,7 @@ async def _collect(
         own = await read_own(
             [SOURCES / name for name in wanted.files],
             max_faulty=wanted.max_faulty,
-            held_out=_held_out(stage),
+            held_out=held_out,
             prompt=lambda question: environment.prompt(question, episode.prompt),
             max_prompt_tokens=episode.max_prompt_tokens,
             **playing,
@@ -143,15 +149,30 @@ async def _collect(
     return own, await collect(ration.rows(order), missing, make, on_row)
 
 
-def _held_out(stage: Stage) -> near.Texts:
-    """The questions of validation and test."""
-    names = ("question", "golden_answers", "gold_passage_ids")
-    columns: list[list[Any]] = [[], [], []]
-    for split in ("validation", "test"):
-        for info in read_info(stage.input("ingest", f"{split}.parquet"), *names):
-            for column, name in zip(columns, names, strict=True):
-                column += info.field(name).to_pylist()
-    return near.Texts(*columns)
+def _check_held_out(stage: Stage, placed: list[tuple[str, Demonstration]], held_out: HeldOut) -> dict[str, int]:
+    """How many demonstrations show a held-out question, by form: none.
+
+    Raises:
+        InputError: there are some; names the first, and the held-out row.
+    """
+    made = [demonstration for _, demonstration in placed]
+    texts = near.Texts(
+        [one.question for one in made], [one.golden_answers for one in made], [one.gold_passage_ids for one in made]
+    )
+    asked = held_out.asked(texts)
+    found: Counter[str] = Counter(one.form for one in asked.values())
+    counts: dict[str, int] = {form: found[form] for form in FORMS}
+    if asked:
+        stage.track.log_figures({"held_out": counts})
+        number = min(asked)
+        where, first = placed[number]
+        raise InputError(
+            f"{len(asked)} of {len(made)} demonstrations show a held-out question ({_listed(found)}); first: "
+            f"{brief(first.question)} is {asked[number].form} to {asked[number].where}",
+            where=where,
+            mend="take such rows out of the training questions; ingest does with ingest.drop_near_duplicates: true",
+        )
+    return counts
 
 
 def _counted(ration: Ration, made: Demonstration, where: str) -> Demonstration:

@@ -21,10 +21,11 @@ from tasks.contract import Figures, Stage, main
 from tasks.errors import InputError
 from tasks.files import write_json
 from tasks.params import Ingest
-from tasks.qa import gathering, mixing, rows
+from tasks.qa import gathering, mixing, rows, splitting
 from tasks.qa.records import SPLITS
 
 _SPOOL = "questions.arrow"
+_ON_PURPOSE = ("mixture", "unanswerable")  # by the user, and by the makers of SQuAD 2.0 and MuSiQue
 
 
 def run(stage: Stage) -> Figures:
@@ -35,6 +36,8 @@ def run(stage: Stage) -> Figures:
     table = gathered.table
     mixing.check(table, gathered.passage_ids)
     mixed = mixing.mix(table, settings, stage.params.seed)
+    if settings.separate == "passage" and (alone := splitting.unnamed(table)):
+        stage.say(f"{alone:,} of {table.num_rows:,} questions name no gold passage or title: split by question alone")
     told = ", ".join(f"{count:,} {reason}" for reason, count in sorted(mixed.dropped.items())) or "none"
     stage.say(f"mixed; dropped: {told}")
     _refuse_losses(mixed.dropped, gathered, settings.max_dropped)
@@ -52,18 +55,19 @@ def run(stage: Stage) -> Figures:
     stage.say(", ".join(f"{split} {len(mixed.splits[split]):,}" for split in SPLITS))
     spool.unlink()
     return {
-        "rows": {split: _by_source(table, mixed.splits[split]) for split in SPLITS},
-        "hops": {split: _by_hops(table, mixed.splits[split]) for split in SPLITS},
+        "rows": {split: _counts(table, "data_source", mixed.splits[split]) for split in SPLITS},
+        "hops": {split: _counts(table, "hops", mixed.splits[split]) for split in SPLITS},
         "dropped": {**gathered.faults, **mixed.dropped},
         "passages": len(gathered.passage_ids),
     }
 
 
 def _refuse_losses(dropped: Counter[str], gathered: gathering.Gathered, most: float) -> None:
-    """Refuse when more rows are dropped than allowed; those that the mixture leaves out are left out on purpose."""
-    read = gathered.table.num_rows + sum(gathered.faults.values())
-    lost = Counter(gathered.faults)
-    lost.update({reason: count for reason, count in dropped.items() if reason != "mixture"})
+    """Refuse when more rows are dropped than allowed, but for those that are left out on purpose."""
+    read = gathered.table.num_rows + gathered.faults.total()
+    lost = gathered.faults + dropped
+    for reason in _ON_PURPOSE:
+        del lost[reason]
     if lost.total() > most * read:
         told = ", ".join(f"{count:,} {reason}" for reason, count in lost.most_common())
         raise InputError(
@@ -80,14 +84,6 @@ def _log_sources(stage: Stage, manifest: dict[str, Any]) -> None:
     for entry in manifest["sources"]:
         if "sha256" in entry:
             stage.track.log_data(entry["path"], f"{entry['name']}/{entry['split']}", entry["split"], entry["sha256"])
-
-
-def _by_source(table: pa.Table, numbers: np.ndarray) -> dict[str, int]:
-    return _counts(table, "data_source", numbers)
-
-
-def _by_hops(table: pa.Table, numbers: np.ndarray) -> dict[str, int]:
-    return _counts(table, "hops", numbers)
 
 
 def _counts(table: pa.Table, column: str, numbers: np.ndarray) -> dict[str, int]:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import math
 import os
+import posixpath
 import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +26,7 @@ import tasks.quiet  # noqa: F401  before mlflow is imported
 EXPERIMENT = "train-and-eval"
 PARENT_RUN = "FORAGER_PARENT_RUN"
 CODE = ("tasks", "flows", "params/defaults.yaml", "dvc.yaml")  # a change here makes a run's commit inexact
+_LONGEST_NAME = 250  # MLflow's limit for a metric's name
 _REFUSED = re.compile(r"[^\w\-. /:]")
 
 
@@ -91,6 +94,21 @@ def run_id_of(stage: str) -> str | None:
     return json.loads(path.read_text(encoding="utf-8")).get("run_id")
 
 
+def metric_name(key: str) -> str:
+    """A name that MLflow takes.
+
+    Of the characters that it refuses `@` becomes `_at_` and any other `_`; so does every slash where the name, read as
+    a path, would not be its own shortest form. A name that is too long keeps its beginning, and its hash tells it
+    from others.
+    """
+    name = _REFUSED.sub("_", key.replace("@", "_at_"))
+    if posixpath.normpath(name) != name or name.startswith((".", "/")):
+        name = f"_{name.lstrip('.')}".replace("/", "_")
+    if len(name) > _LONGEST_NAME:
+        name = f"{name[: _LONGEST_NAME - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return name
+
+
 class Run:
     """A stage's MLflow run."""
 
@@ -98,12 +116,9 @@ class Run:
         self._mlflow, self.run_id = mlflow, run_id
 
     def log_figures(self, figures: Mapping[str, Any], step: int | None = None) -> None:
-        """Log every finite number of a nested mapping as a metric with a dotted name.
-
-        MLflow refuses some characters in names: `@` becomes `_at_`, any other of them `_`.
-        """
+        """Log every finite number of a nested mapping as a metric with a dotted name, see `metric_name`."""
         numbers = {
-            _REFUSED.sub("_", key.replace("@", "_at_")): float(value)
+            metric_name(key): float(value)
             for key, value in flatten(figures)
             if isinstance(value, bool | int | float) and math.isfinite(value)
         }

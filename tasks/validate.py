@@ -4,7 +4,8 @@ Decided, and why: a table in blocks, one source after the other, trains without 
 whose held-out questions are among the training rows; neither is seen in a loss. So every split is read once, and its
 columns, answers, prompt lengths in the policy's own tokens, gold passages, order and overlap with what is held out
 are checked. The expectations and their severities are in `tasks/qa/suite/catalogue.py`. An error stops the DAG with
-one line, and its Data Docs are left in `.forager/validate/docs`, since the outputs of a failed stage are thrown away.
+one line; its Data Docs, and every row that is not as expected (`findings.jsonl`), are left in `.forager/validate`,
+since the outputs of a failed stage are thrown away.
 
 A table of verl's rows that never went through ingest is checked without any earlier stage by
 
@@ -17,7 +18,9 @@ import argparse
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,47 +32,61 @@ from tasks.qa.records import SPLITS
 from tasks.qa.suite import catalogue, report
 
 if TYPE_CHECKING:
+    from tasks.qa.suite.checking import Settings
     from tasks.qa.suite.running import Outcome
     from tasks.qa.suite.survey import Measure
 
-KEPT_DOCS = Path(".forager/validate/docs")
+KEPT = Path(".forager/validate")
 
 
 def run(stage: Stage) -> Figures:
-    """Write `passed.json` and the Data Docs, or refuse the data."""
-    settings = stage.params.validate
-    severities = catalogue.severities(settings.severity)
+    """Write `passed.json`, the Data Docs and every row that is not as expected, or refuse the data."""
     tables: dict[str, Path] = {split: stage.input("ingest", f"{split}.parquet") for split in SPLITS}
     corpus, model = stage.input("ingest", "corpus.parquet"), stage.input("policy", "model")
-    # Imported here and not above: Great Expectations takes seconds, and a missing input is told at once.
-    from tasks.qa.suite.checking import Settings, check
-
-    outcomes, rows = check(
-        tables,
-        Settings(
-            stage=True,
-            severities=severities,
-            false_alarm=settings.false_alarm,
-            min_rows=settings.min_rows,
-            say=stage.say,
-            measure=prompt_measure(model),
-            max_prompt_tokens=stage.params.episode.max_prompt_tokens,
-            corpus=corpus,
-        ),
-        stage.out / "docs",
+    settings = replace(
+        _settings(stage.params.validate, stage.say),
+        stage=True,
+        measure=prompt_measure(model),
+        max_prompt_tokens=stage.params.episode.max_prompt_tokens,
+        corpus=corpus,
     )
-    stage.track.log_artifact(stage.out / "docs")
-    for line in report.lines(outcomes, rows):
-        stage.say(line)
+    outcomes, rows = _check(tables, settings, stage.out)
+    stage.track.log_artifact(stage.out / report.DOCS)
     figures = _figures(outcomes)
-    refused = report.refusal(outcomes, KEPT_DOCS / "index.html")
+    refused = report.refusal(outcomes, KEPT, rows=rows)
     if refused is not None:
-        _keep(stage.out / "docs")
+        _keep(stage.out)
         # The contract logs the figures of a stage that ends well; here they say what was wrong.
         stage.track.log_figures(figures)
         raise refused
+    if rows:
+        stage.say(f"every row: {Path('data', stage.name, report.FINDINGS)}")
     write_json(stage.out / "passed.json", {"passed": True})
     return figures
+
+
+def _settings(section: parameters.Validate, say: Callable[[str], None]) -> Settings:
+    """What any table is checked by."""
+    # Imported here and not above: Great Expectations takes seconds, and a missing input is told at once.
+    from tasks.qa.suite.checking import Settings
+
+    return Settings(
+        stage=False,
+        severities=catalogue.severities(section.severity),
+        false_alarm=section.false_alarm,
+        min_rows=section.min_rows,
+        say=say,
+    )
+
+
+def _check(tables: Mapping[str, Path], settings: Settings, folder: Path) -> tuple[list[Outcome], bool]:
+    """Check tables and print the report; the outcomes, and whether rows are not as expected."""
+    from tasks.qa.suite.checking import check
+
+    outcomes, counts = check(tables, settings, folder)
+    for line in report.lines(outcomes, counts):
+        settings.say(line)
+    return outcomes, (folder / report.FINDINGS).stat().st_size > 0
 
 
 def _figures(outcomes: Sequence[Outcome]) -> Figures:
@@ -109,9 +126,12 @@ def prompt_measure(model: Path) -> Measure:
     return measure
 
 
-def _keep(docs: Path) -> None:
-    shutil.rmtree(KEPT_DOCS, ignore_errors=True)
-    shutil.copytree(docs, KEPT_DOCS)
+def _keep(folder: Path) -> None:
+    """Keep the Data Docs and the findings where no stage throws them away."""
+    shutil.rmtree(KEPT, ignore_errors=True)
+    KEPT.mkdir(parents=True)
+    for name in (report.DOCS, report.FINDINGS):
+        shutil.move(folder / name, KEPT / name)
 
 
 def check_file(arguments: Sequence[str]) -> None:
@@ -124,29 +144,17 @@ def check_file(arguments: Sequence[str]) -> None:
     parser.add_argument("--held-out", type=Path, metavar="PARQUET", help="what it is measured on")
     options = parser.parse_args(arguments)
     with exit_on_input_error("validate"):
-        settings = parameters.Validate(**parameters.resolve(parameters.profile_name())["validate"])
-        severities = catalogue.severities(settings.severity)
-        from tasks.qa.suite.checking import Settings, check
-
+        section = parameters.Validate(**parameters.resolve(parameters.profile_name())["validate"])
+        settings = _settings(section, partial(print, flush=True))
         tables = {"file": options.file} | ({"held-out": options.held_out} if options.held_out else {})
         with tempfile.TemporaryDirectory() as folder:
-            docs = Path(folder, "docs")
-            outcomes, rows = check(
-                tables,
-                Settings(
-                    stage=False,
-                    severities=severities,
-                    false_alarm=settings.false_alarm,
-                    min_rows=settings.min_rows,
-                    say=print,
-                ),
-                docs,
-            )
-            _keep(docs)
-        print(*report.lines(outcomes, rows), sep="\n", flush=True)
-        refused = report.refusal(outcomes, KEPT_DOCS / "index.html")
+            outcomes, rows = _check(tables, settings, Path(folder))
+            _keep(Path(folder))
+        refused = report.refusal(outcomes, KEPT, rows=rows)
         if refused is not None:
             raise refused
+        if rows:
+            settings.say(f"every row: {KEPT / report.FINDINGS}")
 
 
 if __name__ == "__main__":

@@ -195,12 +195,40 @@ def test_own_demonstrations_come_first_and_their_questions_never_in_rl(stage, ow
     assert of_own["prompt"][0]["content"].endswith("Question: Where was Person4 born?")
 
 
-def test_an_own_demonstration_of_a_held_out_question_is_refused(stage, own_file) -> None:
+def test_an_own_demonstration_of_a_held_out_question_is_refused(stage, own_file, question_row) -> None:
     files = [own_file(4, 11)]
     with pytest.raises(InputError, match=r"^data/sources/own\.jsonl, line 2: question: .*Person11.* 1 held_out\)"):
         demos.run(stage(4, 1, held=(11,), files=files))
-    figures = demos.run(stage(4, 1, held=(11,), files=files, max_faulty=0.5))
+    rows = [row_of(question_row, n) for n in range(PEOPLE) if n != 11]
+    figures = demos.run(stage(4, 1, rows, held=(11,), files=files, max_faulty=0.5))
     assert figures["own"] == {"rows": 2, "taken": 1, "faulty": {"held_out": 1}}
+    assert figures["held_out"] == {"same": 0, "normalised": 0, "near": 0}
+
+
+@pytest.mark.parametrize(
+    ("question", "form"),
+    [
+        ("Where was Person3 born?", "same"),
+        ("where was PERSON3 born", "normalised"),
+        ("Where were Person3 born?", "near"),
+    ],
+)
+def test_a_made_demonstration_of_a_held_out_question_is_refused(stage, question_row, question: str, form: str) -> None:
+    rows = [row_of(question_row, n) for n in range(PEOPLE)]
+    rows[3] = question_row(question, ["Town3"], ["Person3"], ["p3"], id="q3")
+    made = stage(PEOPLE - 1, 1, rows, held=(7, 3), rl_share=0.05)
+    rows[7] = question_row("Who is it?", ["x"], ["Nobody"], ["p0"], id="q7")
+    pq.write_table(pa.Table.from_pylist(rows), "data/ingest/train.parquet")
+    logged: list[dict] = []
+    made.track.log_figures = logged.append
+    with pytest.raises(InputError) as refused:
+        demos.run(made)
+    assert str(refused.value) == (
+        f"data/ingest/train.parquet, row 3: 1 of 19 demonstrations show a held-out question (1 {form}); first: "
+        f"{question!r} is {form} to data/ingest/test.parquet, row 1; take such rows out of the training questions; "
+        "ingest does with ingest.drop_near_duplicates: true"
+    )
+    assert logged == [{"held_out": {"same": 0, "normalised": 0, "near": 0} | {form: 1}}]
 
 
 def test_own_demonstrations_of_another_index_are_refused(stage, own_file) -> None:

@@ -43,3 +43,24 @@ def test_processes_may_set_up_the_database_at_the_same_time(workspace):
         _, errors = child.communicate()
         assert child.returncode == 0, errors
     assert len(tracking.connect().search_runs(output_format="list")) == 2
+
+
+def test_any_name_becomes_one_that_mlflow_takes(workspace):
+    names = [
+        "rows.train.https://a.example/b",
+        "../x",
+        "/y",
+        "a//b",
+        "x" * 300,
+        "x" * 301,
+        "val-core/world/mean@1",
+        "é?",
+    ]
+    with tracking.stage_run("ingest", {}, "tiny", ()) as run:
+        for number, name in enumerate(names):
+            run.log_figures({name: number})
+    logged = tracking.connect().get_run(run.run_id).data.metrics
+    assert sorted(logged.values()) == list(range(len(names)))
+    assert logged["val-core/world/mean_at_1"] == 6
+    assert logged["_a__b"] == 3
+    assert max(map(len, logged)) == 250

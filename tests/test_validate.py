@@ -1,8 +1,7 @@
 import json
-import os
 import random
+import runpy
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -96,12 +95,16 @@ def test_rows_in_blocks_and_long_prompts_are_refused(prepare, capsys):
     )
     assert "also failed: train: prompt-tokens, validation: prompt-tokens, test: prompt-tokens" in line
     assert "set ingest.shuffle: true" in line
-    assert line.endswith("report: .forager/validate/docs/index.html")
+    assert line.endswith("; every row: .forager/validate/findings.jsonl; report: .forager/validate/docs/index.html")
     assert "FAILED" in Path(".forager/validate/docs/index.html").read_text()
     assert not (stage.out / "passed.json").exists()
     assert (logged[0]["passed"], logged[0]["longest_run"]) == (False, 50)
     told = capsys.readouterr().out
-    assert "error: train, prompt-tokens: 100 of 100 rows; first: row 0, 10; raise episode.max_prompt_tokens" in told
+    assert "error: train, prompt-tokens: 100 of 100 rows; first: row 0; raise episode.max_prompt_tokens" in told
+    assert "error: train, order: run of data_source, from row 0 on\n" in told
+    found = [json.loads(row) for row in Path(".forager/validate/findings.jsonl").read_text().splitlines()]
+    assert {one["expectation"] for one in found} == {"prompt-tokens"}
+    assert [one["row"] for one in found if one["table"] == "train"] == list(range(100))
 
 
 def test_an_order_that_is_only_a_warning_goes_on(prepare):
@@ -137,35 +140,54 @@ def test_prompts_are_measured_with_the_tokenizer_that_the_other_stages_get(tmp_p
     assert validate.prompt_measure(tmp_path)(prompts) == [len(tokens)]
 
 
-def test_a_table_made_elsewhere_is_checked_without_any_stage(tmp_path, make_tables, monkeypatch, capsys):
+@pytest.fixture
+def elsewhere(tmp_path, make_tables, monkeypatch):
+    """A folder with parameters and a fairly shuffled train.parquet and test.parquet; no stage has run in it."""
     shutil.copytree(ROOT / "params", tmp_path / "params")
-    make_tables(tmp_path / "fair", shuffle=True)
-    make_tables(tmp_path / "blocks", shuffle=False)
+    make_tables(tmp_path, shuffle=True)
     monkeypatch.chdir(tmp_path)
-    validate.check_file(["--file", "fair/train.parquet", "--held-out", "fair/test.parquet"])
+    return tmp_path
+
+
+def test_a_table_made_elsewhere_is_checked_without_any_stage(elsewhere, capsys):
+    validate.check_file(["--file", "train.parquet", "--held-out", "test.parquet"])
     assert capsys.readouterr().out.splitlines()[-2:] == [
         "file 100 rows: 12 of 12 expectations hold",
         "held-out 12 rows: 6 of 6 expectations hold",
     ]
-    assert (tmp_path / ".forager/validate/docs/index.html").is_file()
+    assert (elsewhere / ".forager/validate/docs/index.html").is_file()
+    assert (elsewhere / ".forager/validate/findings.jsonl").read_text() == ""
     with pytest.raises(SystemExit, match="2"):
         validate.check_file(["--file", "none.parquet"])
     assert capsys.readouterr().err == "validate: error: none.parquet: no such file; name a parquet file\n"
-    refused = subprocess.run(
-        [sys.executable, "-m", "tasks.validate", "--file", "blocks/train.parquet", "--held-out", "blocks/test.parquet"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert refused.returncode == 2
-    (line,) = refused.stderr.splitlines()
+
+
+def test_blocks_in_a_table_made_elsewhere_end_the_command_with_one_line(elsewhere, make_tables, monkeypatch, capsys):
+    make_tables(elsewhere / "blocks", shuffle=False)
+    monkeypatch.setattr(sys, "argv", ["validate", "--file", "blocks/train.parquet"])
+    with pytest.raises(SystemExit, match="2"):
+        runpy.run_path(validate.__file__, run_name="__main__")
+    (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("validate: error: blocks/train.parquet: failed: file: order: longest run: 50 rows of ")
+    # An order is of the whole table: there are no rows to list.
+    assert line.endswith("keep the result; report: .forager/validate/docs/index.html")
 
 
-def test_a_held_out_question_in_a_table_made_elsewhere_is_refused(tmp_path, make_tables, monkeypatch, capsys):
-    shutil.copytree(ROOT / "params", tmp_path / "params")
-    make_tables(tmp_path, shuffle=True)
-    monkeypatch.chdir(tmp_path)
+def test_every_held_out_question_in_a_table_made_elsewhere_is_listed(elsewhere, capsys):
     with pytest.raises(SystemExit, match="2"):
         validate.check_file(["--file", "train.parquet", "--held-out", "train.parquet"])
-    assert "train.parquet: failed: file: leakage-exact: 100 of 100 rows; first: row 0, " in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert "train.parquet: failed: file: leakage-exact: 100 of 100 rows; first: row 0, " in said.err
+    assert "; every row: .forager/validate/findings.jsonl; " in said.err
+    assert "error: file, leakage-exact: 100 of 100 rows; first: row 0\n" in said.out
+    found = [json.loads(line) for line in (elsewhere / ".forager/validate/findings.jsonl").read_text().splitlines()]
+    leaks = [one for one in found if one["expectation"] == "leakage-exact"]
+    assert [one["row"] for one in leaks] == list(range(100))
+    assert all(f" is row {one['row']} of held-out, " in one["what"] for one in leaks)
+
+
+def test_rows_by_which_there_are_only_warnings_are_listed_too(prepare, capsys):
+    stage = prepare(shuffle=True, max_prompt_tokens=9, logged=[], severity={"prompt-tokens": "warning"})
+    assert validate.run(stage)["warnings"] == 3
+    assert "every row: data/validate/findings.jsonl\n" in capsys.readouterr().out
+    assert len(Path("data/validate/findings.jsonl").read_text().splitlines()) == sum(COUNTS.values())

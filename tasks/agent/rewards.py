@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
+YES_NO = frozenset({"yes", "no"})  # normalised answers that no passage says
 
 
 def normalise(text: str) -> str:
@@ -20,12 +21,20 @@ def normalise(text: str) -> str:
 
 
 def exact_match(answer: str | None, golden: Sequence[str]) -> float:
-    """1.0 when the normalised answer equals any normalised golden answer, else 0.0."""
-    return float(answer is not None and normalise(answer) in {normalise(g) for g in golden})
+    """1.0 when the normalised answer equals any normalised golden answer, else 0.0.
+
+    A golden answer of which no word is left ("*", "The") matches nothing: SQuAD's script and Search-R1 give 1.0 to
+    an empty answer there, which would teach to answer nothing.
+    """
+    predicted = "" if answer is None else normalise(answer)
+    return float(bool(predicted) and predicted in {normalise(one) for one in golden})
 
 
 def f1(answer: str | None, golden: Sequence[str]) -> float:
-    """Best token F1 of the normalised answer against the golden answers, in [0, 1] (SQuAD v1.1)."""
+    """Best token F1 of the normalised answer against the golden answers, in [0, 1] (SQuAD v1.1).
+
+    0.0 where no word is left of the answer or of all golden answers, as in `exact_match`.
+    """
     if answer is None:
         return 0.0
     predicted, best = normalise(answer).split(), 0.0
@@ -35,6 +44,12 @@ def f1(answer: str | None, golden: Sequence[str]) -> float:
         if common:
             best = max(best, 2 * common / (len(predicted) + len(expected)))
     return best
+
+
+def holds_answer(text: str, answer: str) -> bool:
+    """Whether a text, normalised already, holds an answer as whole words; never one of which no word is left."""
+    wanted = normalise(answer)
+    return bool(wanted) and f" {wanted} " in f" {text} "
 
 
 def outcome_reward(em: float, answer_blocks: int, *, em_score: float, format_score: float) -> dict[str, float]:

@@ -30,6 +30,14 @@ class Mixture(Section):
     sources: dict[str, Proportion]
     hops: dict[Annotated[int, Field(ge=1)], Proportion]
 
+    @model_validator(mode="after")
+    def _weights_of_one_kind(self) -> Mixture:
+        if all(any(one.weight is not None for one in of.values()) for of in (self.sources, self.hops)):
+            raise ValueError(
+                "weights are for sources or for hops, since each would spoil the other's; caps go with both"
+            )
+        return self
+
 
 class Ingest(Section):
     data_dir: str

@@ -57,16 +57,18 @@ def gather(settings: Ingest, seed: int, spool_path: Path, corpus_path: Path, say
     """
     folder = Path(settings.data_dir)
     spool, passages = Spool(spool_path), CorpusWriter(corpus_path)
-    manifest: dict[str, Any] = {"corpus": None, "sources": []}
+    manifest: dict[str, Any] = {"data_dir": settings.data_dir, "corpus": None, "sources": []}
     faults: Counter[str] = Counter()
     corpus = None
     if settings.corpus is not None:
         entry = settings.corpus
         keys = {"reader": "passages", "path": entry} if isinstance(entry, str) else entry.model_dump()
-        source = _open(keys, "ingest.corpus", Context(folder, seed, None))
-        read: list[Passage] = []
+        source = _open(keys, "ingest.corpus", Context(folder, seed, None, passages))
+        # A corpus of millions is held in memory only for sources that look passages up.
+        looked_up = any(registry()[one.reader].looks_up_passages for one in settings.sources)
+        read: list[Passage] | None = [] if looked_up else None
         manifest["corpus"] = _read(source, "ingest.corpus", settings, spool, passages, faults, say, keep=read)
-        corpus = Corpus(read)
+        corpus = None if read is None else Corpus(read)
     for number, wanted in enumerate(settings.sources):
         place = f"ingest.sources.{number}"
         source = _open(wanted.model_dump(), place, Context(folder, seed, corpus))

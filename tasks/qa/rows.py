@@ -127,6 +127,9 @@ class CorpusWriter:
         self._contents: dict[str, int] = {}
         self.count = 0
 
+    def __contains__(self, identity: object) -> bool:
+        return identity in self._contents
+
     def add(self, passage: Passage, place: str) -> None:
         """Append a passage that the source at `place` brings; one that is there already, word for word, is passed over.
 

@@ -117,11 +117,8 @@ def longest_allowed_run(rows: int, of_label: int, probability: float) -> int:
         P(a run of at least r) <= q(r) * (1 + (n-r) * (n-m)/(n-r)) = q(r) * (n-m+1),
 
     which for many rows is about n (1-p) p^r with p = m/n. The smallest r for which this is at most
-    `probability` is refused; one less is allowed. Where all rows are of the label, every run is, and so it is
-    with a probability of 0, which no run falls below.
+    `probability`, which is above 0, is refused; one less is allowed. Where all rows are of the label, every run is.
     """
-    if probability == 0:
-        return of_label  # below, the product of many factors would come to 0 as well
     bound = float(rows - of_label + 1)
     for length in range(1, of_label + 1):
         bound *= (of_label - length + 1) / (rows - length + 1)

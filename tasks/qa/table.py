@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tasks.agent.rewards import normalise
+from tasks.qa.comparing import question_key
 from tasks.qa.records import Question
 
 ROWS = 8192  # of a batch, and of a row group of parquet
@@ -31,11 +30,6 @@ SCHEMA = pa.schema(
     ]
 )
 _COPIED = [name for name in SCHEMA.names if name not in ("source", "key")]
-
-
-def question_key(question: str) -> bytes:
-    """16 bytes that are equal for questions that are equal as SQuAD's evaluation normalises text."""
-    return hashlib.blake2b(normalise(question).encode(), digest_size=16).digest()
 
 
 class Spool:

@@ -1,6 +1,6 @@
 import pytest
 
-from tasks.agent.rewards import exact_match, f1, normalise, outcome_reward
+from tasks.agent.rewards import exact_match, f1, holds_answer, normalise, outcome_reward
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,28 @@ def test_exact_match_takes_any_golden_answer() -> None:
     assert exact_match("the u.s.", ["America", "US"]) == 1.0
     assert exact_match("US of America", ["America", "US"]) == 0.0
     assert exact_match(None, [""]) == 0.0
+
+
+@pytest.mark.parametrize("golden", ["*", "The", "?!", " ", ""])
+@pytest.mark.parametrize("answer", ["", "*", "the", " ", "an ..."])
+def test_a_golden_answer_without_a_word_matches_nothing(answer: str, golden: str) -> None:
+    assert exact_match(answer, [golden]) == f1(answer, [golden]) == 0.0
+    assert exact_match(answer, ["Oka", golden]) == 0.0
+    assert exact_match("oka", [golden, "Oka"]) == f1("oka", [golden, "Oka"]) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "held"),
+    [
+        ("Made in the U.S.", "us", True),
+        ("made in us", "The U.S.", True),
+        ("a bus house", "us", False),
+        ("the house", "the", False),
+        ("", "?", False),
+    ],
+)
+def test_answers_are_held_as_whole_words(text: str, answer: str, held: bool) -> None:
+    assert holds_answer(normalise(text), answer) is held
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from tasks.errors import InputError
 from tasks.params import Ingest, Proportion
 from tasks.qa.mixing import Mixed, allotment, check, interleaved, mix
 from tasks.qa.records import SPLITS, Question
+from tasks.qa.splitting import unnamed
 from tasks.qa.table import Spool
 
 PLAIN = {
@@ -32,7 +33,8 @@ def ask(text: str, split: str = "train", source: str = "s", **more: object) -> Q
     gold = tuple(more.get("gold", ()))
     answers = tuple(more.get("answers", (text,)))
     identity, hops = more.get("id", f"{source} {split} {text}"), more.get("hops", 1)
-    return Question(identity, source, text, answers, hops, (), gold, f"file, {text}", split)
+    titles = tuple(more.get("titles", ()))
+    return Question(identity, source, text, answers, hops, titles, gold, f"file, {text}", split)
 
 
 def run(table: pa.Table, seed: int = 0, **changes: object) -> Mixed:
@@ -129,6 +131,32 @@ def test_questions_about_one_passage_stay_in_one_split(spooled):
     assert not mixed.dropped
 
 
+def test_questions_about_one_title_stay_in_one_split(spooled):
+    table = spooled(ask(f"about {n} number {k}", titles=[f"T{n}"]) for n in range(10) for k in range(4))
+    mixed = run(table, separate="passage", test_share=0.3)
+    titles = {
+        split: set(
+            table["supporting_titles"].take(pa.array(mixed.splits[split])).combine_chunks().flatten().to_pylist()
+        )
+        for split in ("train", "test")
+    }
+    assert len(titles["test"]) == 3
+    assert not titles["train"] & titles["test"]
+
+
+def test_questions_of_several_sources_about_one_passage_stay_in_one_split(spooled):
+    table = spooled(ask(f"{s} {n}", source=s, gold=[str(n)]) for n in range(20) for s in ("one", "two"))
+    mixed = run(table, separate="passage", test_share=0.25, validation_share=0.2)
+    assert {split: len(rows) for split, rows in mixed.splits.items()} == {"train": 24, "validation": 6, "test": 10}
+    assert not mixed.dropped
+    for rows in mixed.splits.values():
+        assert set(Counter(table["gold_passage_ids"][int(row)].as_py()[0] for row in rows).values()) == {2}
+
+
+def test_questions_that_name_nothing_are_counted(spooled):
+    assert unnamed(spooled([ask("a"), ask("b", gold=["1"]), ask("c", titles=["T"]), ask("d")])) == 2
+
+
 def test_a_training_row_about_a_held_out_passage_is_dropped_where_asked_for(spooled):
     table = spooled(
         [ask("test", "test", gold=["1"]), ask("shared", gold=["2", "1"]), ask("free", gold=["2"]), ask("none")]
@@ -152,9 +180,10 @@ def test_the_mixture_is_drawn_from_training_rows_alone(spooled):
         [ask(f"{s} {n}", "train", s, hops=1 + n % 2) for s, count in (("a", 80), ("b", 40)) for n in range(count)]
         + [ask(f"a test {n}", "test", "a") for n in range(30)]
     )
-    mixed = run(
-        table, mixture={"sources": {"a": {"cap": 20}}, "hops": {2: {"weight": 1}, 1: {"weight": 2}}}, shuffle=True
-    )
+    hops = {2: {"weight": 1}, 1: {"weight": 2}}
+    mixed = run(table, mixture={"sources": {"a": {"cap": 20}}, "hops": hops}, shuffle=True)
+    with pytest.raises(ValueError, match="each would spoil the other's"):
+        run(table, mixture={"sources": {"a": {"weight": 1}}, "hops": hops})
     rows = table.take(pa.array(mixed.splits["train"])).to_pylist()
     # 20 of a and 40 of b, drawn evenly: 30 of each number of hops; then 15 of two hops against 30 of one.
     assert Counter(row["hops"] for row in rows) == {1: 30, 2: 15}

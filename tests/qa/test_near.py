@@ -1,4 +1,8 @@
+import os
+import subprocess
+import sys
 from itertools import product
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -7,6 +11,8 @@ from rapidfuzz.distance import Levenshtein
 
 from tasks.qa.near import Pair, Texts, duplicates, held_out_pairs
 from tasks.qa.words import changes_allowed, differing
+
+ROOT = Path(__file__).parents[2]
 
 
 def texts(*questions: str | tuple) -> Texts:
@@ -21,6 +27,7 @@ def texts(*questions: str | tuple) -> Texts:
         ("Who wrote the novel Emma?", "same"),
         ("WHO WROTE THE NOVEL EMMA?", "normalised"),
         ("who wrote novel, Emma", "normalised"),
+        ("Who wrote the novel “Emma”?", "normalised"),
         ("Who penned the novel Emma?", "near"),
         ("Who wrote the great novel Emma?", "near"),
         ("Who wrote Emma?", "near"),
@@ -38,6 +45,30 @@ def test_each_form_of_a_planted_question_is_found(planted, form):
 def test_words_apart_that_are_allowed():
     # One word in eight, but one from three words on, and three at the most.
     assert [changes_allowed(n) for n in (0, 2, 3, 15, 16, 23, 24, 80)] == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_what_is_found_does_not_depend_on_how_a_process_hashes_texts():
+    program = """
+from tasks.qa.near import Texts, duplicates, held_out_pairs
+answers = [["a", "b", "c"], ["a"], ["b", "a"], ["c", "b"]]
+questions = ["who wrote x", "who wrote y", "who wrote z", "who penned x"]
+train, held = Texts(questions, answers, [["1"]] * 4), Texts(questions[::-1], answers, [["1"]] * 4)
+near = Texts(["who made " + one[-1] for one in questions], answers, [["1"]] * 4)
+print(duplicates(train), held_out_pairs(train, held), held_out_pairs(near, held))
+"""
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in range(4)
+    }
+    assert len(said) == 1
+    assert "near" in said.pop()
 
 
 def test_words_that_differ():
@@ -77,12 +108,16 @@ def test_yes_and_no_need_gold_passages_within_a_split_alone():
 def test_one_word_apart_with_another_answer_is_similar_unless_it_is_a_template():
     held = texts(("Who painted the ceiling of Karo?", ["Dunel"]))
     assert held_out_pairs(texts(("Who cleaned the ceiling of Karo?", ["Sato"])), held) == [Pair(0, 0, "similar")]
+    longer = texts(("Who painted the high ceiling of Karo?", ["Sato"]), ("Who painted the ceiling?", ["Sato"]))
+    assert held_out_pairs(longer, held) == [Pair(0, 0, "similar")]  # the other is two words shorter
+    shorter = texts(("Who painted ceiling of?", ["Sato"]))
+    assert held_out_pairs(shorter, held) == [Pair(0, 0, "similar")]
     many = [(f"Who {verb} the ceiling of Karo?", ["Sato"]) for verb in ("cleaned", "saw", "sold", "made")]
     assert held_out_pairs(texts(*many[:3]), held) == [Pair(n, 0, "similar") for n in range(3)]
     assert held_out_pairs(texts(*many), held) == []
 
 
-def test_texts_without_words_are_equal_to_none():
+def test_texts_without_words_are_equal_to_themselves_alone():
     assert held_out_pairs(texts("The?", "A"), texts("the", "An")) == []
     assert held_out_pairs(texts("The?"), texts("The?")) == [Pair(0, 0, "same")]
 

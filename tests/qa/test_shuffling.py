@@ -178,7 +178,12 @@ def test_any_table_can_be_judged(labels, false_alarm):
 
 
 def false_alarms(shuffles: int, seed: int) -> int:
-    """Fair shuffles that are refused at 1e-3, over tables of 20 to 20,000 rows and several mixtures."""
+    """Fair shuffles that are refused at 1e-3, over tables of 20 to 20,000 rows and several mixtures.
+
+    Of 10,000 fair shuffles 2 are refused, where at most 10 are to be expected:
+
+        PYTHONPATH=tests/qa python -c "import test_shuffling; print(test_shuffling.false_alarms(10_000, 0))"
+    """
     rng = np.random.default_rng(seed)
     alarms = 0
     for number in range(shuffles):

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.agent.rewards import normalise
 from tasks.errors import InputError
+from tasks.qa.comparing import question_key
 
 _AT_ONCE = 4096  # rows that are objects at a time
 _ROWS = 8192  # at most, of a row group that is written
@@ -32,35 +32,39 @@ def read_info(path: Path, *names: str) -> Iterator[pa.StructArray]:
 
 @dataclass(frozen=True)
 class Questions:
-    """The questions of a file of rows; rows whose normalised questions are equal ask the same one.
+    """The questions of a file of rows; rows whose questions have one key (`tasks/qa/comparing.py`) ask the same.
 
     Attributes:
         path: the file, parquet.
         of_row: number of each row's question, shape (rows,).
         first_row: the first row of each question, shape (questions,).
         hops: hops of each question, shape (questions,).
-        numbers: number of a question by its normalised text.
+        numbers: number of a question by its key.
     """
 
     path: Path
     of_row: np.ndarray
     first_row: np.ndarray
     hops: np.ndarray
-    numbers: dict[str, int]
+    numbers: dict[bytes, int]
 
     @classmethod
     def read(cls, path: Path) -> Questions:
         """Read just the columns that tell questions apart."""
-        numbers: dict[str, int] = {}
+        numbers: dict[bytes, int] = {}
         of_row, hops = [], []
         for info in read_info(path, "question", "hops"):
-            texts = map(normalise, info.field("question").to_pylist())
-            of_row.append(np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int64))
+            keys = map(question_key, info.field("question").to_pylist())
+            of_row.append(np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64))
             hops.append(info.field("hops").to_numpy())
         rows = np.concatenate(of_row) if of_row else np.empty(0, np.int64)
         first = np.unique(rows, return_index=True)[1]
         of_first = np.concatenate(hops)[first] if hops else np.empty(0, np.int64)
         return cls(path, rows, first, of_first, numbers)
+
+    def first_row_of(self, question: str) -> int:
+        """The first row that asks a question of the file."""
+        return int(self.first_row[self.numbers[question_key(question)]])
 
     def order(self, weights: Mapping[int, float], seed: int) -> np.ndarray:
         """Numbers of all questions in the order of a weighted draw without replacement, shape (questions,).
@@ -148,7 +152,7 @@ class Ration:
         Raises:
             InputError: more questions of its hops are used than RL's share leaves.
         """
-        number = self._questions.numbers.get(normalise(question))
+        number = self._questions.numbers.get(question_key(question))
         if number is None:
             return None
         hops = int(self._questions.hops[number])

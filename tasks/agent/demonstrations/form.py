@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tasks.agent.episode import Budget, Tokenizer, observation_ids
 from tasks.agent.protocol import SearchR1
-from tasks.agent.rewards import normalise
+from tasks.agent.rewards import YES_NO, holds_answer, normalise
 
 Drop = Literal[
     "no_titles",
@@ -58,7 +58,8 @@ class Segment:
 class Demonstration:
     """A whole episode in text. Its last segment is generated; the end token after it belongs to the data set.
 
-    `query_policy` says what was searched (`queries.POLICIES`), or that the user brought it (`own`).
+    `query_policy` says what was searched (`queries.POLICIES`), or that the user brought it (`own`). The number of
+    searches and the gold passages, where they are known, are not written.
     """
 
     id: str
@@ -72,6 +73,7 @@ class Demonstration:
     gave_up: bool
     segments: list[Segment]
     searches: int
+    gold_passage_ids: tuple[str, ...] = ()
 
     @property
     def chosen(self) -> str:
@@ -80,22 +82,22 @@ class Demonstration:
 
     def record(self) -> dict[str, Any]:
         """The demonstration as a row of `SCHEMA`."""
-        row = {key: value for key, value in asdict(self).items() if key != "searches"}
+        row = {key: value for key, value in asdict(self).items() if key in SCHEMA.names}
         messages = [*self.prompt, {"role": "assistant", "content": self.chosen}]
         return {**row, "messages": messages, "chosen": self.chosen}
 
 
 def is_yes_no(golden: Iterable[str]) -> bool:
     """Whether a question is answered by yes or no, which no passage says."""
-    return {normalise(answer) for answer in golden} <= {"yes", "no"}
+    return {normalise(answer) for answer in golden} <= YES_NO
 
 
 def found_answer(shown: str, golden: Sequence[str]) -> str | None:
     """The first golden answer that a text holds as whole words, both normalised; None for one of yes or no."""
     if is_yes_no(golden):
         return None
-    text = f" {normalise(shown)} "
-    return next((answer for answer in golden if normalise(answer) and f" {normalise(answer)} " in text), None)
+    text = normalise(shown)
+    return next((answer for answer in golden if holds_answer(text, answer)), None)
 
 
 def observation(tokenizer: Tokenizer, protocol: SearchR1, passages: Sequence[Any], limit: int) -> list[Segment]:

@@ -110,6 +110,7 @@ async def _demonstrate(
         gave_up=give_up,
         segments=segments,
         searches=1 if give_up else len(asked),
+        gold_passage_ids=tuple(info["gold_passage_ids"] or ()),
     )
 
 

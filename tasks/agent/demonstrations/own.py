@@ -14,16 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from tasks.agent.demonstrations.form import Demonstration, Segment, fits, found_answer, observation
-from tasks.agent.demonstrations.own_rows import OWN, FaultyError, Row, brief, lines, parse, turns
+from tasks.agent.demonstrations.held_out import HeldOut
+from tasks.agent.demonstrations.own_rows import OWN, Row, brief, parse, turns
 from tasks.agent.episode import Budget, Tokenizer, prompt_ids
 from tasks.agent.protocol import SearchR1
-from tasks.agent.rewards import exact_match, normalise
+from tasks.agent.rewards import exact_match
 from tasks.errors import InputError
 from tasks.qa import near
+from tasks.qa.comparing import question_key
+from tasks.qa.reading import RowError
+from tasks.qa.reading.json_text import json_lines
+from tasks.qa.reading.opening import no_rows
 from tasks.qa.records import Fault
 
-# A question one word from a held-out one, with another answer (`similar`), is another question.
-_HELD_OUT: frozenset[near.Form] = frozenset({"same", "normalised", "near"})
 _MENDS = {
     "observation": "make it again over this corpus with these retrieval settings",
     "held_out": "take it out: what measures must not be learnt",
@@ -50,7 +53,7 @@ class Own:
     faulty: Counter[str] = field(default_factory=Counter)
     first: Fault | None = None
 
-    def refuse(self, where: str, error: FaultyError) -> None:
+    def refuse(self, where: str, error: RowError) -> None:
         """Count a faulty row."""
         self.faulty[error.reason] += 1
         self.first = self.first or Fault(where, error.reason, error.message)
@@ -60,7 +63,7 @@ async def read_own(
     files: Sequence[Path],
     *,
     max_faulty: float,
-    held_out: near.Texts,
+    held_out: HeldOut,
     prompt: Callable[[str], list[dict[str, str]]],
     max_prompt_tokens: int,
     tools: Any,
@@ -87,29 +90,35 @@ async def read_own(
     own = Own()
     parsed: list[tuple[str, Row, str]] = []
     for path in files:
-        for where, raw in lines(path):
+        before = own.rows
+        for where, content in json_lines(path):
             own.rows += 1
             try:
-                row, chosen = parse(raw)
+                if isinstance(content, RowError):
+                    raise content
+                row, chosen = parse(content)
                 if (length := len(prompt_ids(tokenizer, prompt(row.question)))) > max_prompt_tokens:
-                    raise FaultyError("too_long", f"question: its prompt has {length} tokens, not {max_prompt_tokens}")
-            except FaultyError as error:
+                    raise RowError("too_long", f"question: its prompt has {length} tokens, not {max_prompt_tokens}")
+            except RowError as error:
                 own.refuse(where, error)
             else:
                 parsed.append((where, row, chosen))
+        if own.rows == before:
+            raise no_rows(path)
     rows = [row for _, row, _ in parsed]
     texts = near.Texts([row.question for row in rows], [row.golden_answers for row in rows], [()] * len(rows))
-    held = {pair.row for pair in near.held_out_pairs(texts, held_out) if pair.form in _HELD_OUT}
-    seen: dict[str, str] = {}
+    held = held_out.asked(texts)
+    seen: dict[bytes, str] = {}
     for number, (where, row, chosen) in enumerate(parsed):
         try:
             if number in held:
-                raise FaultyError("held_out", f"question: {brief(row.question)} is in a split that measures")
-            first = seen.setdefault(normalise(row.question), where)
+                other = held[number].where
+                raise RowError("held_out", f"question: {brief(row.question)} is in a split that measures: {other}")
+            first = seen.setdefault(question_key(row.question), where)
             if first != where:
-                raise FaultyError("repeated", f"question: {brief(row.question)} comes twice, first at {first}")
+                raise RowError("repeated", f"question: {brief(row.question)} comes twice, first at {first}")
             segments, shown = await _played(row, chosen, tools, tokenizer, protocol, budget)
-        except FaultyError as error:
+        except RowError as error:
             own.refuse(where, error)
             continue
         searches = sum(segment.kind == "generated" for segment in segments) - 1
@@ -149,7 +158,7 @@ async def _played(
     """Segments as an episode would have them, and all that they show."""
     generated, claims = turns(chosen, protocol)
     if len(generated) > budget.max_turns:
-        raise FaultyError("too_many_turns", f"chosen: {len(generated)} turns, an episode has {budget.max_turns}")
+        raise RowError("too_many_turns", f"chosen: {len(generated)} turns, an episode has {budget.max_turns}")
     segments: list[Segment] = []
     shown = ""
     for number, turn in enumerate(generated, start=1):
@@ -157,22 +166,20 @@ async def _played(
         action = protocol.action(turn)
         wanted = "answer" if number == len(generated) else "search"
         if action.kind != wanted:
-            raise FaultyError("tags", f"chosen: turn {number} does not end with its {wanted}: {turn[-2 * _AROUND :]!r}")
+            raise RowError("tags", f"chosen: turn {number} does not end with its {wanted}: {turn[-2 * _AROUND :]!r}")
         if wanted == "answer":
             break
         hits = await tools.search(action.text)
         seen = observation(tokenizer, protocol, [hit.passage for hit in hits], budget.max_observation_tokens)
         body = "".join(segment.text for segment in seen[1:-1])
         if (difference := _difference(claims[number - 1], body)) is not None:
-            raise FaultyError(
-                "observation", f"chosen: not what the index returns for {brief(action.text)}: {difference}"
-            )
+            raise RowError("observation", f"chosen: not what the index returns for {brief(action.text)}: {difference}")
         segments += seen
         shown += body
     if not exact_match(action.text, row.golden_answers):
-        raise FaultyError("wrong_answer", f"chosen: answers {brief(action.text)}, none of golden_answers")
+        raise RowError("wrong_answer", f"chosen: answers {brief(action.text)}, none of golden_answers")
     if not fits(tokenizer, segments, budget):
-        raise FaultyError("too_long", "chosen: a turn, or the whole, is longer than an episode's")
+        raise RowError("too_long", "chosen: a turn, or the whole, is longer than an episode's")
     return segments, shown
 
 

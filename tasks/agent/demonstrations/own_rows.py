@@ -1,4 +1,4 @@
-"""Rows of demonstration files that the user brings: JSON lines in Search-R1's SFT form, read and checked by themselves.
+"""Rows of demonstration files that the user brings: JSON lines in Search-R1's SFT form, each checked by itself.
 
 A row is `{question, golden_answers[], chosen | messages}`; `id` and `data_source` may be named. `chosen` is the
 assistant's text, observations included. `messages` is the prompt, or the prompt and the assistant's text.
@@ -6,16 +6,13 @@ assistant's text, observations included. `messages` is the prompt, or the prompt
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from tasks.agent.protocol import SearchR1
-from tasks.errors import InputError
+from tasks.qa.reading import RowError, kind
 
 OWN = "own"  # the query policy, and the data source where a row names none
 _MOST = 100  # characters of a text that a message shows
@@ -25,14 +22,6 @@ _Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 def brief(text: str) -> str:
     """A text in quotes, cut to what a line can hold."""
     return repr(text if len(text) <= _MOST else f"{text[:_MOST]} ...")
-
-
-class FaultyError(Exception):
-    """A row is no demonstration: the kind of fault as it is counted, and key and what is wrong with it."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        self.reason, self.message = reason, message
-        super().__init__(message)
 
 
 class Message(BaseModel):
@@ -55,54 +44,24 @@ class Row(BaseModel):
     data_source: _Text = OWN
 
 
-def lines(path: Path) -> Iterator[tuple[str, bytes]]:
-    """File and line, from 1, of every line that isn't blank.
+def parse(content: dict[str, Any]) -> tuple[Row, str]:
+    """A line's keys as a row, and the assistant's text.
 
     Raises:
-        InputError: there is no such file, or nothing in it.
+        RowError: it is no row of that form.
     """
-    if not path.is_file():
-        what = "is a folder, not a file" if path.is_dir() else "no such file"
-        raise InputError(what, where=str(path), mend="see demos.files")
-    empty = True
-    with path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
-            line = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw  # a byte order mark
-            if line.strip():
-                empty = False
-                yield f"{path}, line {number}", line
-    if empty:
-        raise InputError("the file holds no demonstrations", where=str(path), mend="take it out of demos.files")
-
-
-def parse(raw: bytes) -> tuple[Row, str]:
-    """A line as a row, and the assistant's text.
-
-    Raises:
-        FaultyError: it is no row of that form.
-    """
-    try:
-        content = json.loads(raw.decode())
-    except UnicodeDecodeError as error:
-        raise FaultyError("not_utf8", f"not UTF-8: {error.reason} at byte {error.start}") from None
-    except json.JSONDecodeError as error:
-        raise FaultyError("not_json", f"not JSON: {error.msg} at column {error.colno}") from None
-    except (RecursionError, ValueError) as error:  # nested too deeply; a number of thousands of digits
-        raise FaultyError("not_json", f"JSON that can't be read: {error}") from None
-    if not isinstance(content, dict):
-        raise FaultyError("wrong_type", f"must be an object with keys, got {type(content).__name__}")
     try:
         row = Row.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
     else:
         return row, _chosen(row)
-    key, kind = ".".join(map(str, first["loc"])), first["type"]
-    if kind == "missing":
-        raise FaultyError("missing_key", f"key {key!r} is missing")
-    if kind in ("too_short", "string_too_short"):
-        raise FaultyError("empty", f"{key}: is empty")
-    raise FaultyError("wrong_type", f"{key}: {first['msg']}, got {type(first['input']).__name__}")
+    key, wrong = ".".join(map(str, first["loc"])), first["type"]
+    if wrong == "missing":
+        raise RowError("missing_key", f"key {key!r} is missing")
+    if wrong in ("too_short", "string_too_short"):
+        raise RowError("empty", f"{key}: is empty")
+    raise RowError("wrong_type", f"{key}: {first['msg']}, got {kind(first['input'])}")
 
 
 def _chosen(row: Row) -> str:
@@ -112,16 +71,14 @@ def _chosen(row: Row) -> str:
     last = messages[-1].content.strip() if roles[-1:] == ["assistant"] else None
     asked = roles[:-1] if last is not None else roles
     if messages and (asked[-1:] != ["user"] or "assistant" in asked):
-        raise FaultyError(
-            "messages", f"messages: must be a prompt and one assistant's text, got {brief(' '.join(roles))}"
-        )
+        raise RowError("messages", f"messages: must be a prompt and one assistant's text, got {brief(' '.join(roles))}")
     if messages and not any(row.question in message.content for message in messages if message.role == "user"):
-        raise FaultyError("messages", f"messages: the prompt does not hold the question {brief(row.question)}")
+        raise RowError("messages", f"messages: the prompt does not hold the question {brief(row.question)}")
     if row.chosen is not None and last is not None and row.chosen != last:
-        raise FaultyError("messages", "messages: the assistant's text is not what chosen says")
+        raise RowError("messages", "messages: the assistant's text is not what chosen says")
     text = row.chosen or last
     if not text:
-        raise FaultyError("missing_key", "key 'chosen' is missing, and messages has no assistant's text")
+        raise RowError("missing_key", "key 'chosen' is missing, and messages has no assistant's text")
     return text
 
 
@@ -129,7 +86,7 @@ def turns(chosen: str, protocol: SearchR1) -> tuple[list[str], list[str]]:
     """The generated turns of a whole episode, and what was shown after each but the last.
 
     Raises:
-        FaultyError: tags are not balanced, or blocks not in the protocol's order.
+        RowError: tags are not balanced, or blocks not in the protocol's order.
     """
     think, search, information, answer = protocol.tags
     order: list[str] = []
@@ -137,16 +94,16 @@ def turns(chosen: str, protocol: SearchR1) -> tuple[list[str], list[str]]:
     for mark in re.finditer("|".join(map(re.escape, protocol.tokens)), chosen):
         name, closes = mark.group().strip("</>"), mark.group().startswith("</")
         if (closes and name != opened) or (not closes and opened is not None):
-            raise FaultyError("tags", f"chosen: {mark.group()} at character {mark.start()} is not balanced")
+            raise RowError("tags", f"chosen: {mark.group()} at character {mark.start()} is not balanced")
         opened = None if closes else name
         if opened:
             order.append(opened)
     if opened is not None:
-        raise FaultyError("tags", f"chosen: <{opened}> is never closed")
+        raise RowError("tags", f"chosen: <{opened}> is never closed")
     if not re.fullmatch(f"(({think} )*{search} {information} )*({think} )*{answer}", " ".join(order)):
-        raise FaultyError("tags", f"chosen: the protocol does not have this order of blocks: {brief(' '.join(order))}")
+        raise RowError("tags", f"chosen: the protocol does not have this order of blocks: {brief(' '.join(order))}")
     pieces = re.split(f"<{information}>(.*?)</{information}>", chosen, flags=re.DOTALL)
     generated = [piece.strip() for piece in pieces[::2]]
     if any("<|" in turn for turn in generated):
-        raise FaultyError("tags", "chosen: a chat mark, <|...|>, in a generated turn")
+        raise RowError("tags", "chosen: a chat mark, <|...|>, in a generated turn")
     return generated, pieces[1::2]

@@ -10,6 +10,7 @@ from tasks.agent.rewards import normalise
 from tasks.qa.reading import RowError, kind
 
 LONGEST_QUESTION = 65_536
+MOST_HOPS = 1_000
 _SHOWN = 60
 # Whatever is neither punctuation, nor space, nor a letter of an article survives the normalisation.
 _SURVIVES = re.compile(r"""[^\s!-/:-@\[-`{-~antheANTHE]""")
@@ -51,7 +52,7 @@ def _encodable(value: str, key: str) -> None:
 
 
 def _quoted(value: Any) -> str:
-    return f'; write it as a text: "{value}"' if type(value) in (int, float) else ""
+    return f'; write it as a text: "{value}"'[:_SHOWN] if type(value) in (int, float) else ""
 
 
 def question(value: Any, key: str) -> str:
@@ -63,9 +64,14 @@ def question(value: Any, key: str) -> str:
 
 
 def answers(value: Any, key: str, *, lone: bool = False) -> tuple[str, ...]:
-    """Golden answers, each of which a prediction can match; `lone`: a text that is no list is an answer too."""
+    """Golden answers, one of which at least a prediction can match; `lone`: a text that is no list is one too."""
+    return matchable(listed_answers(value, key, lone=lone), key)
+
+
+def listed_answers(value: Any, key: str, *, lone: bool = False) -> tuple[str, ...]:
+    """Golden answers, whether or not a prediction can match them."""
     if type(value) is str and lone:
-        return (_answer(value, key),)
+        return (text(value, key, "no_answer"),)
     if type(value) is not list:
         if value is None or value != value:
             raise RowError("no_answer", f"{key}: is {kind(value)}")
@@ -74,16 +80,18 @@ def answers(value: Any, key: str, *, lone: bool = False) -> tuple[str, ...]:
     if not value:
         raise RowError("no_answer", f"{key}: a question without an answer")
     if len(value) == 1:
-        return (_answer(value[0], key),)
-    return tuple([_answer(one, f"{key}.{number}") for number, one in enumerate(value)])
+        return (text(value[0], key, "no_answer"),)
+    return tuple([text(one, f"{key}.{number}", "no_answer") for number, one in enumerate(value)])
 
 
-def _answer(value: Any, key: str) -> str:
-    value = text(value, key, "no_answer")
-    if not _SURVIVES.search(value) and not normalise(value):
-        message = f"{key}: nothing is left of {value[:_SHOWN]!r} once case, punctuation and articles are set aside"
-        raise RowError("unmatchable_answer", message)
-    return value
+def matchable(found: tuple[str, ...], key: str) -> tuple[str, ...]:
+    """Golden answers, refused where nothing is left of any once normalised: no prediction could be an exact match."""
+    for answer in found:
+        if _SURVIVES.search(answer) or normalise(answer):
+            return found
+    shown = ", ".join(map(repr, found))[:_SHOWN]
+    message = f"{key}: nothing is left of {shown} once case, punctuation and articles are set aside"
+    raise RowError("unmatchable_answer", message)
 
 
 def identity(value: Any, key: str) -> str:
@@ -124,6 +132,6 @@ def whole(value: Any, key: str) -> int:
 
 def hops(value: Any, key: str) -> int:
     """Passages that have to be read one after another."""
-    if whole(value, key) < 1:
-        raise RowError("wrong_hops", f"{key}: must be 1 or more, got {value}")
+    if not 1 <= whole(value, key) <= MOST_HOPS:
+        raise RowError("wrong_hops", f"{key}: must be 1 to {MOST_HOPS:,}, got {str(value)[:_SHOWN]}")
     return int(value)

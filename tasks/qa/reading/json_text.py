@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,10 +12,14 @@ from tasks.errors import InputError
 from tasks.qa.reading import Row, RowError, as_row
 from tasks.qa.reading.opening import lines, no_rows, opened
 
+NOT_JSON = "not_json"
 Layout = Literal["lines", "array", "object"]
 _HEAD = 4096
-# SQuAD's form on one line can't be told from a row by its first bracket, so its first keys decide.
-_WHOLE = re.compile(rb'\{\s*(\n|"version"\s*:|"data"\s*:\s*\[)')
+_SHOWN = 60
+# SQuAD's form on one line can't be told from a row by its first bracket, so its list of articles decides.
+_WHOLE = re.compile(rb'\{\s*(\n|("version"\s*:\s*("[^"]*"|[\d.]+)\s*,\s*)?"data"\s*:\s*\[\s*[{\]])')
+# ijson's paths of what it is in need memory that grows with the square of the depth.
+DEEPEST = 100
 
 
 def layout(path: Path) -> Layout:
@@ -63,13 +67,28 @@ def decoded(text: str) -> Any:
         RowError: it is none.
     """
     try:
-        return json.loads(text)
+        return _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        raise RowError("not_json", f"not JSON: {error.msg} at column {error.colno}") from None
+        raise RowError(NOT_JSON, f"not JSON: {error.msg} at column {error.colno}") from None
     except RecursionError:
-        raise RowError("not_json", "not JSON that can be read: nested too deeply") from None
+        raise RowError(NOT_JSON, "not JSON that can be read: nested too deeply") from None
     except ValueError:
-        raise RowError("not_json", "not JSON that can be read: a number of thousands of digits") from None
+        raise RowError(NOT_JSON, "not JSON that can be read: a number of thousands of digits") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise _twice(next(name for name in names if names.count(name) > 1))
+    return found
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object)  # json.loads would make one for every line
+
+
+def _twice(key: str) -> RowError:
+    return RowError("key_twice", f"key {key[:_SHOWN]!r} comes twice in one object")
 
 
 def json_array(path: Path, prefix: str = "item") -> Iterator[Row]:
@@ -80,14 +99,15 @@ def json_array(path: Path, prefix: str = "item") -> Iterator[Row]:
         prefix: where the array's elements are, as ijson writes it: `data.item` for `{"data": [...]}`.
 
     Raises:
-        InputError: the file can't be read or is no JSON: the rest of it can't be trusted.
+        InputError: the file can't be read, is no JSON, or is nested deeper than `DEEPEST`: its rest can't be trusted.
     """
     import ijson
 
     number = 0
     with opened(path) as file:
         try:
-            for number, content in enumerate(ijson.items(file, prefix, use_float=True), start=1):
+            events = ijson.parse(_checked(ijson.basic_parse(file, use_float=True)))
+            for number, content in enumerate(ijson.items(events, prefix), start=1):
                 yield as_row(f"{path}, row {number}", content)
         except ijson.JSONError as error:
             told = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
@@ -95,3 +115,22 @@ def json_array(path: Path, prefix: str = "item") -> Iterator[Row]:
             raise InputError(
                 f"not JSON: {told.splitlines()[0].strip(' .')}", where=f"{path}, after row {number}", mend=mend
             ) from None
+        except RowError as error:
+            raise InputError(error.message, where=f"{path}, after row {number}", mend="write it otherwise") from None
+
+
+def _checked(events: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Pass events of ijson on, up to one that nests too deeply or names a key of its object again."""
+    seen: list[set[str]] = []
+    for event, value in events:
+        if event == "map_key":
+            if value in seen[-1]:
+                raise _twice(value)
+            seen[-1].add(value)
+        elif event in ("start_map", "start_array"):
+            seen.append(set())
+            if len(seen) > DEEPEST:
+                raise RowError(NOT_JSON, f"nested more than {DEEPEST} deep")
+        elif event in ("end_map", "end_array"):
+            seen.pop()
+        yield event, value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import io
 import itertools
 import re
@@ -23,10 +22,14 @@ def decoded(value: Any, key: str) -> Any:
     """
     if type(value) is not str:
         return value
-    with contextlib.suppress(RowError):  # what isn't JSON may still be a literal
+    try:
         return json_text.decoded(value)
+    except RowError as error:
+        if error.reason != json_text.NOT_JSON:  # what isn't JSON may still be a literal
+            raise
     try:
         found = ast.literal_eval(value)
+        repr(found)  # refuses a number in hexadecimal that has too many digits to be written
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         raise RowError("wrong_type", f"{key}: a text that is neither JSON nor a literal of Python") from None
     if _SIDE_BY_SIDE.search(value) and _joined(value):

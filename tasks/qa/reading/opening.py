@@ -43,21 +43,25 @@ def regular(path: Path) -> None:
     """Refuse a path at which no file with content is.
 
     Raises:
-        InputError: nothing is there, or a folder, an empty file, or a pointer of Git LFS.
+        InputError: nothing is there, or a folder, an empty file, or a pointer of Git LFS; or it can't be read.
     """
-    if path.is_dir():
-        raise InputError("is a folder, not a file", where=str(path), mend=f"name a file; it holds {_listed(path)}")
-    if not path.is_file():
-        raise _missing(path)
     try:
+        if path.is_dir():
+            raise InputError("is a folder, not a file", where=str(path), mend=f"name a file; it holds {_listed(path)}")
+        if not path.is_file():
+            raise _missing(path)
         with path.open("rb") as file:
             head = file.read(len(_LFS))
     except OSError as error:
-        raise InputError(f"can't be read: {error.strerror}", where=str(path)) from None
+        raise _unreadable(path, error) from None
     if not head:
         raise InputError("the file is empty", where=str(path), mend="fetch it again, or leave the source out")
     if head == _LFS:
         raise InputError("is a pointer of Git LFS, not the file itself", where=str(path), mend="run `git lfs pull`")
+
+
+def _unreadable(path: Path, error: OSError) -> InputError:
+    return InputError(f"can't be read: {error.strerror or error}", where=str(path))
 
 
 def _missing(path: Path) -> InputError:
@@ -95,7 +99,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"damaged gzip file: {error}", where=str(path), mend="fetch it again") from None
     except OSError as error:
-        raise InputError(f"can't be read: {error.strerror or error}", where=str(path)) from None
+        raise _unreadable(path, error) from None
 
 
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:

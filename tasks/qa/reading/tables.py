@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -62,16 +63,20 @@ def _check_header(names: list[str], path: Path, delimiter: str) -> None:
     if not any(name.strip() for name in names):
         mend = "write the names of the columns there"
         raise InputError("the first line names no columns", where=f"{path}, line 1", mend=mend)
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        mend = "give every column a name of its own"
-        raise InputError(f"two columns are called {twice!r}", where=f"{path}, line 1", mend=mend)
+    _refuse_twice(names, f"{path}, line 1")
     other = next((one for one in _DELIMITERS if len(names) == 1 and one != delimiter and one in names[0]), None)
     if other is not None:
         mend = f"set the source's key `delimiter: {other!r}`"
         raise InputError(
             f"one column, {names[0][:_SHOWN]!r}: values are separated otherwise", where=f"{path}, line 1", mend=mend
         )
+
+
+def _refuse_twice(names: list[str], where: str) -> None:
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        mend = "give every column a name of its own"
+        raise InputError(f"two columns are called {twice[:_SHOWN]!r}", where=where, mend=mend)
 
 
 def parquet(path: Path, choose: Choice) -> Iterator[Row]:
@@ -91,17 +96,38 @@ def parquet(path: Path, choose: Choice) -> Iterator[Row]:
     number = 0
     try:
         with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(_BATCH, columns=choose(file.schema_arrow.names)):
+            names = file.schema_arrow.names
+            _refuse_twice(names, str(path))
+            for batch in file.iter_batches(_BATCH, columns=choose(names)):
                 for number, row in enumerate(_rows(batch), start=number + 1):  # noqa: B020
                     yield f"{path}, row {number}", row
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         told = " ".join(str(error).split())
         raise InputError(
             f"damaged parquet: {told}", where=f"{path}, after row {number}", mend="fetch it again"
         ) from None
 
 
-def _rows(batch: Any) -> Iterator[dict[str, Any]]:
-    columns = {name: column.to_pylist() for name, column in zip(batch.schema.names, batch.columns, strict=True)}
+def _rows(batch: Any) -> Iterator[dict[str, Any] | RowError]:
+    try:
+        columns = {name: column.to_pylist() for name, column in zip(batch.schema.names, batch.columns, strict=True)}
+    # What a file can hold and Python can't: text that is no UTF-8, a date after the year 9999, a key twice in a struct.
+    except (ValueError, OverflowError):
+        for number in range(batch.num_rows):
+            yield _row(batch.slice(number, 1))
+        return
     for values in zip(*columns.values(), strict=True):
         yield dict(zip(columns, values, strict=True))
+
+
+def _row(batch: Any) -> dict[str, Any] | RowError:
+    """The only row of a batch, or which of its columns can't be read."""
+    row = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            (row[name],) = column.to_pylist()
+        except UnicodeDecodeError as error:
+            return RowError("not_utf8", f"{name}: not UTF-8: {error.reason} at byte {error.start + 1}")
+        except (ValueError, OverflowError) as error:
+            return RowError("wrong_type", f"{name}: {' '.join(str(error).split())}")
+    return row

@@ -16,8 +16,9 @@ from pydantic import ValidationError
 
 from tasks.errors import InputError
 from tasks.qa.sources.base import Keys, Source
-from tasks.qa.sources.files import FileSource, QuestionSource
+from tasks.qa.sources.files import FileSource
 
+CORPUS = "ingest.corpus"
 # Fewer keys are anybody's: `question` and `answer` say nothing about a form.
 _TELLING = 3
 
@@ -51,11 +52,10 @@ def fitting(keys: Iterable[str], ending: str, like: type[Source]) -> str | None:
         like: a source of questions or of passages: a reader of the same is looked for.
     """
     given = set(keys)
-    asks = issubclass(like, QuestionSource)
     needs = {
         reader: set(source.required)
         for reader, source in registry().items()
-        if issubclass(source, FileSource) and ending in source.endings and issubclass(source, QuestionSource) == asks
+        if issubclass(source, FileSource) and ending in source.endings and source.brings == like.brings
     }
     fit = [reader for reader, needed in needs.items() if needed <= given and len(needed) >= _TELLING]
     return max(fit, key=lambda reader: (len(needs[reader]), reader), default=None)
@@ -66,11 +66,11 @@ def source_keys(entry: Any, place: str, where: str | None = None) -> Keys:
 
     Args:
         entry: the entry as a mapping.
-        place: its key, `ingest.sources.0`.
+        place: its key: `ingest.corpus`, where passages are wanted; or `ingest.sources.0`, where questions are.
         where: the files that it stands in.
 
     Raises:
-        InputError: there is no such reader, or a key or value is wrong.
+        InputError: there is no such reader, it reads something else, or a key or value is wrong.
     """
     reader = entry.get("reader")
     known = registry()
@@ -78,6 +78,12 @@ def source_keys(entry: Any, place: str, where: str | None = None) -> Keys:
         near = difflib.get_close_matches(str(reader), known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"readers are: {', '.join(known)}"
         raise InputError(f"{place}.reader: no reader {reader!r}", where=where, mend=hint)
+    wanted = "passages" if place == CORPUS else "questions"
+    if known[reader].brings != wanted:
+        hint = f"readers of {wanted} are: {', '.join(name for name, one in known.items() if one.brings == wanted)}"
+        raise InputError(
+            f"{place}.reader: {reader!r} reads {known[reader].brings}, not {wanted}", where=where, mend=hint
+        )
     model = known[reader].Keys
     try:
         return model.model_validate(entry)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from tasks.qa.records import Item
 from tasks.sections import Section
@@ -29,11 +29,13 @@ class Context:
         folder: `ingest.data_dir`; relative paths start there.
         seed: of everything drawn.
         corpus: the passages that `ingest.corpus` names, None where it names none.
+        passage_ids: of the passages that the run has so far; it grows while a source is read.
     """
 
     folder: Path
     seed: int
     corpus: Corpus | None
+    passage_ids: Container[str] = ()
 
 
 class Source(ABC):
@@ -44,12 +46,16 @@ class Source(ABC):
         Keys: pydantic model of its keys.
         upstream: where such data comes from: the paper and the data's own site.
         licence: of the data as published; `unknown` where it is the user's own.
+        brings: what it is read for; questions may bring passages with them.
+        looks_up_passages: whether it uses `Context.corpus`.
     """
 
     reader: ClassVar[str]
     Keys: ClassVar[type[Keys]] = Keys
     upstream: ClassVar[str] = ""
     licence: ClassVar[str] = "unknown"
+    brings: ClassVar[Literal["questions", "passages"]]
+    looks_up_passages: ClassVar[bool] = False
 
     def __init__(self, keys: Any, context: Context) -> None:
         self.keys, self.context = keys, context

@@ -11,6 +11,8 @@ from tasks.qa.reading import Row, RowError, fields, nested, tables
 from tasks.qa.records import Question
 from tasks.qa.sources import mapped
 
+_SHOWN = 60
+_MOST_DIGITS = 100  # far from the thousands that Python doesn't read
 # What spreadsheets and data frames write where there is no value.
 _NO_VALUE = {"nan", "NaN", "None", "null", "NULL", "<NA>"}
 
@@ -56,9 +58,10 @@ class Source(mapped.MappedSource):
         return super().ids(_list(value, key), key)
 
     def hops(self, value: Any, key: str) -> int:
-        if not value.strip().isdecimal():
-            raise RowError("wrong_type", f"{key}: must be a whole number, got {value!r}")
-        return fields.hops(int(value), key)
+        digits = value.strip()
+        if not digits.isdecimal() or len(digits) > _MOST_DIGITS:
+            raise RowError("wrong_type", f"{key}: must be a whole number of hops, got {digits[:_SHOWN]!r}")
+        return fields.hops(int(digits), key)
 
 
 def _listed(value: str, key: str) -> Any:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import sys
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from tasks.errors import InputError
-from tasks.qa.reading import Row, RowError, json_text, opening, tables
+from tasks.qa.reading import Row, RowError, hub, json_text, opening, tables
 from tasks.qa.reading.json_text import Layout
 from tasks.qa.records import Fault, Item, Passage, Question, Split
 from tasks.qa.sources.base import Context, Keys, Source
@@ -37,7 +38,7 @@ class PathKeys(Keys):
 
     name: str = "corpus"
     path: str
-    limit: Positive | None = None
+    limit: Annotated[Positive, Field(le=sys.maxsize)] | None = None
     licence: str | None = None
     subset: str | None = None
     part: str | None = None
@@ -76,6 +77,10 @@ class FileSource(Source):
     def __init__(self, keys: Any, context: Context) -> None:
         super().__init__(keys, context)
         self._digest = hashlib.sha256()
+        self._data_set: hub.DataSet | None = None
+        if keys.path.startswith(HUB):
+            part = keys.part or getattr(keys, "split", "train")
+            self._data_set = hub.DataSet(keys.path.removeprefix(HUB), keys.subset, part, context.folder)
 
     @abstractmethod
     def parse(self, row: dict[str, Any], number: int, origin: str) -> Iterable[Question | Passage]:
@@ -89,11 +94,6 @@ class FileSource(Source):
         Raises:
             RowError: the row is faulty.
         """
-
-    @property
-    def hub(self) -> str | None:
-        """Id of a data set of the hub."""
-        return self.keys.path.removeprefix(HUB) if self.keys.path.startswith(HUB) else None
 
     @property
     def path(self) -> Path:
@@ -132,9 +132,7 @@ class FileSource(Source):
 
     def rows(self) -> Iterator[Row]:
         """Rows of the file or of the data set."""
-        if self.hub is not None:
-            return self._hub_rows(self.hub)
-        return self.file_rows()
+        return self.file_rows() if self._data_set is None else self._hashed(self._data_set.rows())
 
     def file_rows(self) -> Iterator[Row]:
         """Rows of the file."""
@@ -186,20 +184,22 @@ class FileSource(Source):
             raise InputError(f"no column {missing[0]!r}", where=str(self.path), mend=mend)
         return [name for name in (*self.required, *self.optional) if name in names]
 
-    def _hub_rows(self, identity: str) -> Iterator[Row]:
-        from tasks.qa.reading import hub
-
-        part = self.keys.part or getattr(self.keys, "split", "train")
-        for origin, row in hub.rows(identity, self.keys.subset, part, self.context.folder):
+    def _hashed(self, rows: Iterable[Row]) -> Iterator[Row]:
+        for origin, row in rows:
             self._digest.update(json.dumps(row, sort_keys=True, default=str).encode())
             yield origin, row
 
     def provenance(self) -> dict[str, Any]:
-        """The source's keys, where it comes from, and its hash: of the file, or of the rows read from the hub."""
+        """The source's keys, where it comes from, and its hash.
+
+        `sha256` and `bytes` are of the whole file, whatever `limit` is. Of a data set of the hub, `sha256` covers the
+        rows that were read and nothing else, and `commit` is the revision they were read of.
+        """
         known = self.keys.model_dump(exclude_none=True)
         known |= {"licence": self.keys.licence or self.licence, "upstream": self.upstream}
-        if self.hub is not None:
-            return known | {"sha256": self._digest.hexdigest()}
+        if self._data_set is not None:
+            commit = {"commit": self._data_set.commit} if self._data_set.commit else {}
+            return known | {"sha256": self._digest.hexdigest(), **commit}
         return known | {"sha256": opening.sha256(self.path), "bytes": self.path.stat().st_size}
 
 
@@ -207,6 +207,7 @@ class QuestionSource(FileSource):
     """A source of questions."""
 
     Keys = QuestionKeys
+    brings = "questions"
 
     def made_id(self, number: int) -> str:
         """An id for a row of a file that has none."""

@@ -28,10 +28,11 @@ class Source(paragraphs.ParagraphSource):
         question = fields.question(fields.required(row, "question"), "question")
         if row.get("answerable") is False:
             raise RowError("unanswerable", "answerable: is false")
-        answers = fields.answers([fields.required(row, "answer")], "answer")
+        answers = fields.listed_answers([fields.required(row, "answer")], "answer")
         aliases = row.get("answer_aliases")
         if aliases:
-            answers += fields.answers(aliases, "answer_aliases")
+            answers += fields.listed_answers(aliases, "answer_aliases")
+        fields.matchable(answers, "answer")
         texts = {}
         for place, one in nested.objects(row, "paragraphs"):
             title = fields.text(fields.required(one, "title"), f"{place}.title")

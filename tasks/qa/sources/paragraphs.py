@@ -22,6 +22,8 @@ def paragraph(title: str, text: str) -> Passage:
 class ParagraphSource(QuestionSource):
     """Questions with paragraphs: these are the passages, unless there is a corpus to look the gold passages up in."""
 
+    looks_up_passages = True
+
     def __init__(self, keys: Any, context: Context) -> None:
         super().__init__(keys, context)
         self._brought: set[str] = set()

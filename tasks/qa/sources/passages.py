@@ -8,7 +8,6 @@ from typing import Any
 from tasks.qa.reading import RowError, fields
 from tasks.qa.records import Passage
 from tasks.qa.sources import files
-from tasks.qa.sources.base import Context
 
 
 class Source(files.FileSource):
@@ -20,20 +19,16 @@ class Source(files.FileSource):
     reader = "passages"
     Keys = files.PathKeys
     upstream = "the user's own"
+    brings = "passages"
     required: tuple[str, ...] = ("id",)
     optional: tuple[str, ...] = ("title", "text", "url", "contents")
     identity = "id"
 
-    def __init__(self, keys: Any, context: Context) -> None:
-        super().__init__(keys, context)
-        self._known: set[str] = set()
-
     def parse(self, row: dict[str, Any], number: int, origin: str) -> Iterable[Passage]:
         identity = fields.identity(fields.required(row, self.identity), self.identity)
         passage = self.passage(row, identity)
-        if identity in self._known:
+        if identity in self.context.passage_ids:
             raise RowError("duplicate_id", f"passage id {identity!r} comes twice")
-        self._known.add(identity)
         return (passage,)
 
     def passage(self, row: dict[str, Any], identity: str) -> Passage:

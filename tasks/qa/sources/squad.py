@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from urllib.parse import unquote
 
 from tasks.errors import InputError
-from tasks.qa.reading import Row, RowError, fields, json_text, nested
+from tasks.qa.reading import Row, RowError, as_row, fields, json_text, nested
 from tasks.qa.reading.json_text import Layout
 from tasks.qa.records import Passage, Question
 from tasks.qa.sources import paragraphs
@@ -31,18 +31,13 @@ class Source(paragraphs.ParagraphSource):
         return self._nested() if json_text.layout(self.path) == "object" else super().json_rows()
 
     def _nested(self) -> Iterator[Row]:
-        """The questions of all articles as flat rows."""
-        number, articles = 0, 0
-        for articles, (_, article) in enumerate(json_text.json_array(self.path, "data.item"), start=1):
-            try:
-                if isinstance(article, RowError):
-                    raise article
-                for row in _questions(article):
-                    number += 1
-                    yield f"{self.path}, row {number}", row
-            except RowError as error:
-                yield f"{self.path}, article {articles}", error
-        if not articles:
+        """The questions of all articles as flat rows: what is wrong costs the questions inside of it, and no other."""
+        number = 0
+        for number, (_, article) in enumerate(json_text.json_array(self.path, "data.item"), start=1):
+            outer = f"{self.path}, article {number}", article
+            for part in _inside(outer, "paragraphs", "paragraph", "title"):
+                yield from _inside(part, "qas", "question", "title", "context")
+        if not number:
             mend = "squad takes an object with a list `data`, or one object a question"
             raise InputError("no articles under the key 'data'", where=str(self.path), mend=mend)
 
@@ -66,9 +61,17 @@ class Source(paragraphs.ParagraphSource):
         return [*self.brought([own]), self.asked(identity, question, answers, 1, [gold], origin)]
 
 
-def _questions(article: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for place, part in nested.objects(article, "paragraphs"):
-        for _, asked in nested.objects(part, "qas", place):
-            if "context" not in part:
-                raise RowError("missing_key", f"key '{place}.context' is missing")
-            yield {**asked, "title": article.get("title"), "context": part["context"]}
+def _inside(outer: Row, key: str, called: str, *passed_on: str) -> Iterator[Row]:
+    """The objects of a list in an object, with some of its keys; or what is wrong with the object or the list."""
+    origin, content = outer
+    if isinstance(content, RowError):
+        yield outer
+        return
+    try:
+        listed = fields.items(fields.required(content, key), key)
+    except RowError as error:
+        yield origin, error
+        return
+    above = {name: content[name] for name in passed_on if name in content}
+    for number, one in enumerate(listed, start=1):
+        yield as_row(f"{origin}, {called} {number}", {**one, **above} if isinstance(one, dict) else one)

@@ -28,6 +28,7 @@ class Source(base.Source):
     Keys = WorldKeys
     licence = "Apache-2.0"
     upstream = "generated, tasks/qa/world.py"
+    brings = "questions"
 
     def items(self) -> Iterator[Item]:
         from tasks.qa import world

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tasks.agent.rewards import normalise
+from tasks.agent.rewards import YES_NO, normalise
 
 _QUOTED = r"""\s*['"].*['"]\s*,?\s*"""
 _LIST_AS_TEXT = re.compile(rf"""\[\s*\]|\[{_QUOTED}\]|\({_QUOTED}\)|\{{\s*['"].*\}}""", re.DOTALL)
@@ -19,7 +19,7 @@ def answer_fault(answers: Sequence[str | None] | None) -> str | None:
     """What is wrong with a question's golden answers; None where nothing is.
 
     Answers are *unmatchable* when none of them keeps a word as SQuAD's evaluation normalises text ("the", "?"):
-    then no answer of a policy can be an exact match but an empty one.
+    then no answer of a policy can be an exact match.
     """
     if not answers:
         return "no golden answer"
@@ -51,13 +51,7 @@ def looks_joined(answers: Sequence[str | None] | None) -> bool:
     return all(1 <= len(part.split()) <= _WORDS for part in parts)
 
 
-def in_text(answers: Sequence[str], text: str) -> bool:
-    """Whether a golden answer occurs in a text as whole words; answers as given, the text normalised."""
-    padded = f" {text} "
-    return any(f" {wanted} " in padded for answer in answers if (wanted := normalise(answer)))
-
-
 def is_computed(answers: Sequence[str]) -> bool:
     """Whether every answer is yes, no or a number: what a question may ask for without any passage saying so."""
     words = [normalise(answer) for answer in answers]
-    return all(word in ("yes", "no") or word.replace(" ", "").isdecimal() for word in words)
+    return all(word in YES_NO or word.replace(" ", "").isdecimal() for word in words)

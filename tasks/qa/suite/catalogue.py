@@ -30,7 +30,9 @@ CATALOGUE: dict[str, Entry] = {
     "order": Entry("error", "set ingest.shuffle: true; a table made elsewhere: shuffle it, and keep the result"),
     "leakage-exact": Entry("error", "take these rows out of the training questions"),
     "leakage-near": Entry("error", _LEAK),
-    "leakage-similar": Entry("warning", "look whether they ask the same; take those out that do"),
+    "leakage-similar": Entry(
+        "warning", "look whether the word makes another question of it; take out those where it does not"
+    ),
     "leakage-passages": Entry(
         "warning", "set ingest.separate: passage, where held-out questions shall need new passages"
     ),

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow.compute as pc
 
-from tasks.agent.rewards import normalise
-from tasks.qa.suite.answers import in_text, is_computed
+from tasks.agent.rewards import holds_answer, normalise
+from tasks.qa.suite.answers import is_computed
 from tasks.qa.suite.form import open_table
 from tasks.qa.suite.survey import Survey
 
@@ -59,7 +59,7 @@ class Golds:
             golds, answers = survey.golds[int(row)].as_py(), survey.answers[int(row)].as_py()
             texts = [self._texts[gold] for gold in golds if gold in self._texts]
             if texts and answers and not is_computed(answers):
-                found[row] = any(in_text(answers, text) for text in texts)
+                found[row] = any(holds_answer(text, answer) for text in texts for answer in answers)
         return found
 
 

@@ -59,7 +59,10 @@ class ExpectVerlColumns(_FrameExpectation):
 
     def _judge(self, frame: pd.DataFrame) -> tuple[bool, str, dict[str, Any]]:
         _, faults = resolve(open_table(Path(self.path)).schema_arrow, stage=self.stage)
-        return not faults, "; ".join(faults) or "all columns there", {"value": len(faults)}
+        details: dict[str, Any] = {"value": len(faults)}
+        if faults:
+            details["brief"] = f"{len(faults)} of its columns"
+        return not faults, "; ".join(faults) or "all columns there", details
 
 
 class ExpectFairlyShuffledRows(_FrameExpectation):
@@ -74,11 +77,14 @@ class ExpectFairlyShuffledRows(_FrameExpectation):
         findings = examine(dict(zip(_LABELLINGS, labels, strict=True)), self.false_alarm)
         refused = [finding for finding in findings if finding.refused]
         runs = [one for one in findings if one.test == "run" and one.labelling == _LABELLINGS[0]]
-        details = {"value": len(refused), **_longest(runs, len(frame))}
+        details: dict[str, Any] = {"value": len(refused), **_longest(runs, len(frame))}
         # What was seen in the sources themselves, and the runs, say most.
         refused.sort(key=lambda one: (_LABELLINGS.index(one.labelling), TESTS.index(one.test)))
         told = refused[:2] or runs or findings[:1]
         observed = "; ".join(map(str, told)) or "one source, one number of hops: any order will do"
+        if refused:
+            first = refused[0]
+            details["brief"] = f"{first.test} of {first.labelling}, from row {first.first_row} on"
         return not refused, observed, details
 
 
@@ -94,7 +100,10 @@ def _longest(runs: list[Finding], rows: int) -> dict[str, int]:
 
 
 class ExpectShareBySource(_FrameExpectation):
-    """For every source the share of rows in which a column is true, among those where it is not null, has a limit."""
+    """For every source the share of rows in which a column is true, among those where it is not null, has a limit.
+
+    A text is true when it is not empty.
+    """
 
     column: str
     limit: float
@@ -102,17 +111,38 @@ class ExpectShareBySource(_FrameExpectation):
     success_keys: ClassVar[tuple[str, ...]] = ("column", "limit", "side")
 
     def _judge(self, frame: pd.DataFrame) -> tuple[bool, str, dict[str, Any]]:
-        known = frame[frame[self.column].notna()]
-        if known.empty:
+        shares, counts = self._shares(frame)
+        if shares.empty:
             return True, "no row of which it can be said", {"value": 0}
-        groups = known[self.column].astype(bool).groupby(known["data_source"].fillna("(none)"))
-        shares, counts = groups.mean(), groups.size()
-        wrong = shares < self.limit if self.side == "at least" else shares > self.limit
-        told = [f"{name}: {share:.3f} of {counts[name]}" for name, share in shares.items()]
-        observed = f"{', '.join(told)}; {self.side} {self.limit:g}"
-        if wrong.any():
-            odd = known[(known[self.column].astype(bool) == (self.side == "at most"))]
-            odd = odd[odd["data_source"].fillna("(none)").isin(shares.index[wrong])]
-            observed += f"; first: row {odd.index[0]}"
+        limit = f"{self.side} {self.limit:g}"
+        told = {name: f"{name}: {share:.3f} of {counts[name]}" for name, share in shares.items()}
+        observed = f"{', '.join(told.values())}; {limit}"
         worst = shares.min() if self.side == "at least" else shares.max()
-        return not wrong.any(), observed, {"value": float(worst)}
+        details: dict[str, Any] = {"value": float(worst)}
+        odd = self.odd(frame)
+        if len(odd):
+            first = f"first: row {odd.index[0]}"
+            observed += f"; {first}"
+            wrong = self._beyond(shares)
+            details["brief"] = f"{', '.join(told[name] for name in shares.index[wrong])}; {limit}; {first}"
+        return odd.empty, observed, details
+
+    def odd(self, frame: pd.DataFrame) -> pd.Series:
+        """The column's values in the rows by which sources are beyond the limit."""
+        shares, _ = self._shares(frame)
+        values = frame[self.column].dropna()
+        of_wrong = _sources(frame)[values.index].isin(shares.index[self._beyond(shares)])
+        return values[of_wrong & (values.astype(bool) == (self.side == "at most"))]
+
+    def _shares(self, frame: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+        """The share of every source, and of how many rows."""
+        values = frame[self.column].dropna()
+        groups = values.astype(bool).groupby(_sources(frame)[values.index])
+        return groups.mean(), groups.size()
+
+    def _beyond(self, shares: pd.Series) -> pd.Series:
+        return shares < self.limit if self.side == "at least" else shares > self.limit
+
+
+def _sources(frame: pd.DataFrame) -> pd.Series:
+    return frame["data_source"].fillna("(none)")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.qa import near
@@ -15,20 +16,22 @@ _SHOWN = 100  # characters of a question that a message shows
 LEAKS = {"same": "leak_exact", "normalised": "leak_exact", "near": "leak_near", "similar": "leak_similar"}
 
 
-def leaks(table: Survey, held_out: Sequence[Survey]) -> dict[str, list[str | None]]:
+def leaks(table: Survey, held_out: Sequence[Survey], *, alike: bool = True) -> dict[str, list[str | None]]:
     """Questions that are held out as well, in one of the forms of `tasks.qa.near`.
 
     Args:
         table: what is learnt from.
         held_out: what measures.
+        alike: whether those are looked for that are held out but for a word or so.
 
     Returns:
         columns `leak_exact`, `leak_near` and `leak_similar`: for each row both questions and the row of the
         held-out one; None where there is none.
     """
+    find = near.held_out_pairs if alike else near.equal_pairs
     columns: dict[str, list[str | None]] = {name: [None] * len(table.frame) for name in LEAKS.values()}
     for other in held_out:
-        for pair in near.held_out_pairs(table.texts, other.texts):
+        for pair in find(table.texts, other.texts):
             mine, held = table.questions[pair.row].as_py(), other.questions[pair.other].as_py()
             column = columns[LEAKS[pair.form]]
             # Rows without a question are told as such, and are no leaks of each other.
@@ -46,25 +49,30 @@ def _shown(text: str) -> str:
 
 
 def repeated_questions(table: Survey) -> list[str | None]:
-    """For each row the earlier row that asks the same, as SQuAD's evaluation normalises text; None where none does."""
-    normal = pd.Series([hash(text) if text else None for text in table.texts.normal], dtype="Int64")
-    return _earlier(normal, lambda row, first: f"{_shown(table.questions[row].as_py())} as in row {first}")
+    """For each row the earlier row that asks the same, however it is written; None where none does."""
+    asked = ~pc.equal(pc.utf8_trim_whitespace(table.questions), "").to_numpy()
+    return _earlier(
+        pd.Series(table.texts.keys)[asked],
+        len(table.frame),
+        lambda row, first: f"{_shown(table.questions[row].as_py())} as in row {first}",
+    )
 
 
 def repeated_ids(table: Survey, held_out: Sequence[Survey]) -> list[str | None]:
     """For each row where its id came before: in an earlier row, or in a table that measures; None where nowhere."""
-    found = _earlier(table.frame["id"], lambda row, first: f"{table.frame['id'][row]!r} as in row {first}")
+    identities = table.frame["id"]
+    found = _earlier(identities, len(identities), lambda row, first: f"{identities[row]!r} as in row {first}")
     for other in held_out:
         rows = {identity: row for row, identity in other.frame["id"].dropna().items()}
-        for row in np.flatnonzero(table.frame["id"].isin(list(rows))):
-            identity = table.frame["id"][row]
+        for row in np.flatnonzero(identities.isin(list(rows))):
+            identity = identities[row]
             found[row] = found[row] or f"{identity!r} as in row {rows[identity]} of {other.name}"
     return found
 
 
-def _earlier(keys: pd.Series, told: Callable[[int, int], str]) -> list[str | None]:
-    """For each row whose key an earlier row has, what `told` says of it and of the first such row."""
-    found: list[str | None] = [None] * len(keys)
+def _earlier(keys: pd.Series, rows: int, told: Callable[[int, int], str]) -> list[str | None]:
+    """For each of the rows whose key an earlier row has, what `told` says of it and of the first such row."""
+    found: list[str | None] = [None] * rows
     known = keys.dropna()
     first: dict[object, int] = {}
     for row, key in known[known.duplicated(keep=False)].items():
@@ -74,11 +82,22 @@ def _earlier(keys: pd.Series, told: Callable[[int, int], str]) -> list[str | Non
     return found
 
 
-def shared_passages(table: Survey, held_out: Sequence[Survey]) -> np.ndarray:
-    """Whether each row has a gold passage that a held-out row has too, shape (rows,)."""
-    shared = np.zeros(len(table.frame), bool)
-    golds = table.golds.combine_chunks()
+def shared_passages(table: Survey, held_out: Sequence[Survey]) -> list[str]:
+    """For each row a gold passage that a held-out row has too, and which row that is; "" where there is none."""
+    found = [""] * len(table.frame)
+    mine, parents = _golds(table)
     for other in held_out:
-        theirs = pc.is_in(golds.flatten(), value_set=other.golds.combine_chunks().flatten().unique())
-        shared[pc.list_parent_indices(golds).filter(theirs).to_numpy()] = True
-    return shared
+        theirs, of_theirs = _golds(other)
+        shared = pc.is_in(mine, value_set=theirs.unique())
+        first: dict[str, int] = {}
+        for gold, row in zip(theirs.to_pylist(), of_theirs.to_pylist(), strict=True):
+            first.setdefault(gold, row)
+        for gold, row in zip(mine.filter(shared).to_pylist(), parents.filter(shared).to_pylist(), strict=True):
+            found[row] = found[row] or f"gold passage {gold!r} is also that of row {first[gold]} of {other.name}"
+    return found
+
+
+def _golds(table: Survey) -> tuple[pa.Array, pa.Array]:
+    """All gold passages of a table, and the row of each."""
+    golds = table.golds.combine_chunks()
+    return golds.flatten(), pc.list_parent_indices(golds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tasks.errors import InputError
@@ -10,12 +11,25 @@ from tasks.errors import InputError
 if TYPE_CHECKING:
     from tasks.qa.suite.running import Outcome
 
+DOCS, FINDINGS = "docs", "findings.jsonl"
+
 
 def lines(outcomes: Sequence[Outcome], rows: Mapping[str, int]) -> list[str]:
-    """The report: each failure with its mend, errors first, then the summary of each table."""
+    """The report: each failure in short with its mend, errors first, then the summary of each table.
+
+    The mend of the first error is left to `refusal`, which is read right after it.
+    """
     failed = sorted((one for one in outcomes if not one.passed), key=lambda one: one.severity)
-    told = [f"{one.severity}: {one.table}, {one.name}: {one.observed}; {one.mend}" for one in failed]
+    refused = _errors(outcomes)[:1]
+    told = [
+        f"{one.severity}: {one.table}, {one.name}: {one.brief}" + ("" if one in refused else f"; {one.mend}")
+        for one in failed
+    ]
     return told + [_summary(table, count, outcomes) for table, count in rows.items()]
+
+
+def _errors(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    return [one for one in outcomes if not one.passed and one.severity == "error"]
 
 
 def _summary(table: str, rows: int, outcomes: Sequence[Outcome]) -> str:
@@ -27,16 +41,23 @@ def _summary(table: str, rows: int, outcomes: Sequence[Outcome]) -> str:
     return f"{table} {rows:,} rows: {', '.join(parts)}"
 
 
-def refusal(outcomes: Sequence[Outcome], docs: object) -> InputError | None:
-    """The error that names the first failure and the names of the others; None where there are only warnings."""
-    errors = [one for one in outcomes if not one.passed and one.severity == "error"]
+def refusal(outcomes: Sequence[Outcome], folder: Path, *, rows: bool) -> InputError | None:
+    """The error that names the first failure and the names of the others; None where there are only warnings.
+
+    Args:
+        outcomes: of all expectations.
+        folder: holds `DOCS` and `FINDINGS`.
+        rows: whether there are rows in the findings.
+    """
+    errors = _errors(outcomes)
     if not errors:
         return None
     first = errors[0]
     others = [f"{one.table}: {one.name}" for one in errors[1:]]
     also = f"; also failed: {', '.join(others)}" if others else ""
+    every = f"; every row: {folder / FINDINGS}" if rows else ""
     return InputError(
         f"failed: {first.table}: {first.name}: {first.observed}{also}",
         where=first.where,
-        mend=f"{first.mend}; report: {docs}",
+        mend=f"{first.mend}{every}; report: {folder / DOCS / 'index.html'}",
     )

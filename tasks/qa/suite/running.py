@@ -30,7 +30,8 @@ class Outcome:
         name: of the expectation, as in the catalogue.
         value: number of rows that are not as expected; of row-count the rows, of a share the worst source's.
         observed: the same in words, with the first row.
-        where: file and column.
+        brief: `observed` without what the rows hold.
+        where: the file.
         details: figures of its own.
     """
 
@@ -40,6 +41,7 @@ class Outcome:
     severity: Severity
     value: float
     observed: str
+    brief: str
     where: str
     details: dict[str, Any]
 
@@ -126,26 +128,32 @@ def _outcome(table: str, path: Path, rows: int, result: ExpectationValidationRes
     found = result.result
     details = found.get("details") or {}
     if "value" in details:
-        value, observed = details["value"], str(found["observed_value"])
+        value, observed = details["value"], html.unescape(found["observed_value"])
+        brief = details.get("brief", observed)
     elif "observed_value" in found:
         value, observed = found["observed_value"], f"{found['observed_value']} rows"
+        brief = observed
     else:
-        value, observed = found["unexpected_count"], f"{found['unexpected_count']} of {rows} rows"
+        value, brief = found["unexpected_count"], f"{found['unexpected_count']} of {rows} rows"
         if value:
-            observed += (
-                f"; first: row {found['partial_unexpected_index_list'][0]}, {found['partial_unexpected_list'][0]}"
-            )
+            brief += f"; first: row {found['partial_unexpected_index_list'][0]}"
+        observed = f"{brief}, {html.unescape(str(found['partial_unexpected_list'][0]))}" if value else brief
     return Outcome(
         table=table,
         name=config.meta["name"],
         passed=bool(result.success),
         severity=config.meta["severity"],
         value=float(value),
-        # Escaped for the Data Docs; and a source's name may hold what would break the line.
-        observed=" ".join(html.unescape(observed).splitlines()),
+        observed=_line(observed),
+        brief=_line(brief),
         where=str(path),
         details=details,
     )
+
+
+def _line(text: str) -> str:
+    """In one line: a source's name may hold what would break it."""
+    return " ".join(text.splitlines())
 
 
 def _refuse_exception(name: str, info: dict[str, Any] | None) -> None:

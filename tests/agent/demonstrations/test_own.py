@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tasks.agent.demonstrations import demonstrate
+from tasks.agent.demonstrations.held_out import HeldOut
 from tasks.agent.demonstrations.own import read_own
 from tasks.errors import InputError
 from tasks.qa.near import Texts
@@ -16,14 +17,14 @@ FIRM = "<information> Doc 1 (Title: Firm) Firm is based in the Big Town, by the 
 CHOSEN = f"<search> Ada </search>\n{ADA}\n<search> Firm </search>\n{FIRM}\n<answer> big town </answer>"
 GOOD = {"question": "Where does Ada work?", "golden_answers": ["Big Town"], "chosen": CHOSEN}
 USER = {"role": "user", "content": f"Q: {GOOD['question']}"}
-NOTHING = Texts([], [], [])
+NOTHING = HeldOut({})
 
 
 @pytest.fixture
 def read(tmp_path: Path, playing):
     """Reads files of these rows; a row that is bytes is written as it is."""
 
-    def of(*rows: Any, max_faulty: float = 0.0, held_out: Texts = NOTHING, **more: Any):
+    def of(*rows: Any, max_faulty: float = 0.0, held_out: HeldOut = NOTHING, **more: Any):
         path = tmp_path / "own.jsonl"
         lines = [row if isinstance(row, bytes) else json.dumps(row).encode() for row in rows]
         path.write_bytes(b"\n".join(lines))
@@ -100,17 +101,17 @@ SHORT = "<answer> big town </answer>"
     ("row", "reason", "says"),
     [
         (b"{", "not_json", "column 2"),
-        (b'"\xff"', "not_utf8", "byte 1"),
-        (b"[" * 100_000, "not_json", "can't be read"),
-        (b"9" * 5000, "not_json", "can't be read"),
-        (b"[1]", "wrong_type", "must be an object with keys, got list"),
+        (b'"\xff"', "not_utf8", "at byte 2"),
+        (b"[" * 100_000, "not_json", "can be read: nested too deeply"),
+        (b"9" * 5000, "not_json", "can be read: a number of thousands of digits"),
+        (b"[1]", "not_an_object", "must be an object with keys, got a list"),
         ({**GOOD, "question": " "}, "empty", "question: is empty"),
-        ({**GOOD, "question": None}, "wrong_type", "question: .*, got NoneType"),
+        ({**GOOD, "question": None}, "wrong_type", "question: .*, got null"),
         ({**GOOD, "question": "\ud800"}, "wrong_type", "question: "),
         ({**GOOD, "golden_answers": []}, "empty", "golden_answers: is empty"),
         ({**GOOD, "golden_answers": [""]}, "empty", r"golden_answers\.0: is empty"),
-        ({**GOOD, "golden_answers": [float("nan")]}, "wrong_type", r"golden_answers\.0: .*, got float"),
-        ({**GOOD, "golden_answers": "Big Town"}, "wrong_type", "golden_answers: .*, got str"),
+        ({**GOOD, "golden_answers": [float("nan")]}, "wrong_type", r"golden_answers\.0: .*, got NaN"),
+        ({**GOOD, "golden_answers": "Big Town"}, "wrong_type", "golden_answers: .*, got a text"),
         ({"question": "q", "golden_answers": ["x"]}, "missing_key", "'chosen' is missing"),
         ({"golden_answers": ["x"], "chosen": SHORT}, "missing_key", "'question' is missing"),
         ({**GOOD, "messages": [{"role": "user", "content": "Another?"}]}, "messages", "does not hold the question"),
@@ -167,8 +168,10 @@ def test_faulty_rows_are_refused_or_counted(read, row: Any, reason: str, says: s
     ids=["same", "normalised", "near"],
 )
 def test_a_held_out_question_is_refused_in_each_of_its_forms(read, question: str) -> None:
-    held_out = Texts(["Who is Bo?", "Where does Ada work?"], [["x"], ["big town"]], [[], []])
-    with pytest.raises(InputError, match=r"line 1: question: .* is in a split that measures.*take it out"):
+    texts = Texts(["Who is Bo?", "Where does Ada work?"], [["x"], ["big town"]], [[], []])
+    held_out = HeldOut({Path("test.parquet"): texts})
+    says = r"line 1: question: .* is in a split that measures: test\.parquet, row 1 .*take it out"
+    with pytest.raises(InputError, match=says):
         read({**GOOD, "question": question}, held_out=held_out)
     assert len(read({**GOOD, "question": "Which sea is it?"}, held_out=held_out).taken) == 1
 
@@ -223,8 +226,8 @@ def test_a_longer_budget_is_kept(read, playing) -> None:
     [
         (lambda path: None, "no such file"),
         (Path.mkdir, "is a folder, not a file"),
-        (Path.touch, "holds no demonstrations"),
-        (lambda path: path.write_bytes(b"\xef\xbb\xbf\r\n \n"), "holds no demonstrations"),
+        (Path.touch, "the file is empty"),
+        (lambda path: path.write_bytes(b"\xef\xbb\xbf\r\n \n"), "holds no rows"),
     ],
 )
 def test_files_that_are_none(tmp_path: Path, playing, make, says: str) -> None:

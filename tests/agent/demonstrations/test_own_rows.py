@@ -1,11 +1,9 @@
-import json
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.agent.demonstrations.own_rows import FaultyError, parse, turns
+from tasks.agent.demonstrations.own_rows import parse, turns
 from tasks.agent.protocol import SearchR1
+from tasks.qa.reading import RowError
 
 BLOCK = st.sampled_from([*SearchR1().tokens, " x ", "\n", "Ada"])
 
@@ -14,7 +12,7 @@ BLOCK = st.sampled_from([*SearchR1().tokens, " x ", "\n", "Ada"])
 def test_whatever_the_tags_turns_are_read_or_refused(chosen: str) -> None:
     try:
         generated, shown = turns(chosen, SearchR1())
-    except FaultyError:
+    except RowError:
         return
     assert len(generated) == len(shown) + 1
     information = [f"<information>{text}</information>" for text in shown]
@@ -34,14 +32,13 @@ def test_every_whole_episode_is_read_turn_by_turn(searches: list[tuple[str | Non
     assert turns(chosen, protocol) == ([*searched, protocol.answer(answer)], [text for _, _, text in searches])
 
 
-@given(
-    st.one_of(
-        st.binary(max_size=40),
-        st.recursive(st.none() | st.floats() | st.text(max_size=3), st.lists).map(
-            lambda value: json.dumps({"question": value, "golden_answers": value, "chosen": value}).encode()
-        ),
-    )
-)
-def test_any_line_is_a_row_or_a_fault(line: bytes) -> None:
-    with pytest.raises(FaultyError):
-        parse(line)
+VALUE = st.none() | st.floats() | st.text(max_size=3) | st.lists(st.text(max_size=3) | st.none(), max_size=3)
+
+
+@given(st.dictionaries(st.sampled_from(["question", "golden_answers", "chosen", "messages", "id"]), VALUE))
+def test_any_object_is_a_row_or_a_fault(content: dict) -> None:
+    try:
+        row, chosen = parse(content)
+    except RowError:
+        return
+    assert row.question.strip() and all(map(str.strip, row.golden_answers)) and chosen.strip()

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import pytest
 
 from tasks.errors import InputError
@@ -13,6 +15,9 @@ from tasks.qa.reading import RowError, json_text
         ('{\n  "id": 1\n}', "object"),
         ('{"version": "v2.0", "data": [{}]}', "object"),
         ('{"data": [{}], "version": "1.1"}', "object"),
+        ('{"version": 1.1, "data": []}', "object"),
+        ('{"version": 3, "id": 1}\n{"version": 3, "id": 2}', "lines"),
+        ('{"version": "3", "data": ["of a row"]}', "lines"),
         ('{"data": "of a row"}', "lines"),
     ],
 )
@@ -28,4 +33,26 @@ def test_elements_below_a_key_and_rows_after_which_it_breaks(tmp_path):
     assert isinstance(second[1], RowError) and second[1].reason == "not_an_object"
     (tmp_path / "q").write_text('[{"a": 1}, {"a": 2}, {')
     with pytest.raises(InputError, match=r"q, after row 2: not JSON"):
+        list(json_text.json_array(tmp_path / "q"))
+
+
+def test_what_is_nested_too_deeply_is_refused_before_it_fills_the_memory(tmp_path):
+    (tmp_path / "q").write_text("[" * json_text.DEEPEST + "]" * json_text.DEEPEST)
+    assert len(list(json_text.json_array(tmp_path / "q"))) == 1
+    (tmp_path / "q").write_text("[" * 1_000_000)
+    tracemalloc.start()
+    with pytest.raises(InputError, match="q, after row 0: nested more than 100 deep"):
+        list(json_text.json_array(tmp_path / "q"))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # ijson hands over 64 KiB of the file at a time; the paths of 1,000 levels alone would be 2.5 MB, of all 2.5 TB.
+    assert most < 20e6
+
+
+def test_a_key_that_comes_twice_is_found_at_any_depth(tmp_path):
+    text = '{"a": [{"b": 1, "b": 1}]}'
+    with pytest.raises(RowError, match="key 'b' comes twice in one object"):
+        json_text.decoded(text)
+    (tmp_path / "q").write_text(f'[{{"a": {{"b": 1}}, "b": 2}}, {text}]')
+    with pytest.raises(InputError, match="q, after row 1: key 'b' comes twice in one object"):
         list(json_text.json_array(tmp_path / "q"))

@@ -48,10 +48,17 @@ def read(tmp_path: Path) -> Callable[..., Read]:
 
     def go(reader: str, path: Any, corpus: Corpus | None = None, **keys: Any) -> Read:
         entry = {"reader": reader, "path": str(path), **keys}
+        place = "ingest.corpus"
         if reader not in ("passages", "beir"):
             entry = {"name": "mine", "split": "train", **entry}
-        checked = source_keys(entry, "ingest.sources.0")
-        source = registry()[reader](checked, Context(tmp_path, 1, corpus))
-        return Read(source, list(source.items()))
+            place = "ingest.sources.0"
+        known: set[str] = set()
+        source = registry()[reader](source_keys(entry, place), Context(tmp_path, 1, corpus, known))
+        items = []
+        for item in source.items():
+            items.append(item)
+            if isinstance(item, Passage):
+                known.add(item.id)
+        return Read(source, items)
 
     return go

@@ -103,4 +103,4 @@ def test_any_value_at_any_place(tmp_path, read, reader, data, value, gone):
     if isinstance(second, Question):
         pa.array([asdict(second)])
         assert second.id and second.question.strip() and second.hops >= 1
-        assert second.golden_answers and all(normalise(answer) for answer in second.golden_answers)
+        assert second.golden_answers and any(normalise(answer) for answer in second.golden_answers)

@@ -1,7 +1,9 @@
 """Data sets of the hub, read from a folder in its layout: the same code but for the network."""
 
+import gzip
 import json
 
+import datasets
 import huggingface_hub.constants
 import pytest
 
@@ -60,9 +62,13 @@ def test_a_split_or_configuration_that_is_not_there(read, hub, keys, message):
         read("nq-open", "hf:set", **keys)
 
 
-def test_a_data_set_that_cannot_be_reached(read, monkeypatch):
+@pytest.fixture
+def offline(monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
+
+
+def test_a_data_set_that_cannot_be_reached(read, offline):
     with pytest.raises(InputError, match=r"^hf:nobody/nothing: .*; see that it exists, .*or name a file"):
         read("nq-open", "hf:nobody/nothing")
 
@@ -73,21 +79,39 @@ def test_rows_that_cannot_be_read(read, hub):
         read("nq-open", "hf:set")
 
 
-def test_a_revision_is_pinned(read, monkeypatch):
+@pytest.mark.parametrize("packed", ["cut", "damaged"])
+def test_packed_rows_that_are_damaged(read, hub, packed):
+    whole = gzip.compress((hub / "train.jsonl").read_bytes() * 500)
+    (hub / "train.jsonl").unlink()
+    (hub / "train.jsonl.gz").write_bytes(whole[:-12] if packed == "cut" else whole[:10] + b"\xff" * 30)
+    with pytest.raises(InputError, match=r"^hf:set.*; see that it exists"):
+        read("nq-open", "hf:set")
+
+
+@pytest.mark.parametrize("identity", ["a" * 5000, "a/" + "b" * 5000, "a\0b", "..", "a@b@c"])
+def test_an_id_that_no_data_set_can_have(read, hub, offline, identity):
+    with pytest.raises(InputError, match=r"^hf:"):
+        read("nq-open", f"hf:{identity}")
+
+
+def test_a_revision_is_pinned_and_its_commit_recorded(read, hub, monkeypatch):
     asked = {}
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    load = datasets.load_dataset_builder
 
-    def load_dataset(name, subset, **more):
+    def load_dataset_builder(name, subset, **more):
         asked.update(name=name, subset=subset, **more)
-        return [{"question": "a?", "answer": ["x"]}]
+        builder = load(str(hub))
+        builder.hash = commit  # as it is for a data set of the hub
+        return builder
 
-    monkeypatch.setattr("datasets.load_dataset", load_dataset)
-    assert read("nq-open", "hf:google/nq_open@5dd9790", subset="full").question.origin.startswith(
-        "hf:google/nq_open@5dd"
-    )
-    assert asked == {
-        "name": "google/nq_open",
-        "revision": "5dd9790",
-        "subset": "full",
-        "split": "train",
-        "streaming": True,
-    }
+    monkeypatch.setattr("datasets.load_dataset_builder", load_dataset_builder)
+    found = read("nq-open", "hf:google/nq_open@5dd9790", subset="full")
+    assert found.questions[0].origin == "hf:google/nq_open@5dd9790, subset full, row 1"
+    assert asked == {"name": "google/nq_open", "revision": "5dd9790", "subset": "full"}
+    known = found.source.provenance()
+    assert (known["path"], known["commit"]) == ("hf:google/nq_open@5dd9790", commit)
+
+
+def test_a_folder_has_no_commit(read, hub):
+    assert "commit" not in read("nq-open", "hf:set").source.provenance()

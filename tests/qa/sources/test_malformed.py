@@ -36,6 +36,13 @@ def pickled_arrays():
     return frame.to_parquet()
 
 
+def parquet_twice():
+    sink = pa.BufferOutputStream()
+    columns = [pa.array(["a"])] * 4
+    pq.write_table(pa.Table.from_arrays(columns, ["id", "question", "golden_answers", "question"]), sink)
+    return sink.getvalue().to_pybytes()
+
+
 def shortened(content, by):
     return content[:-by]
 
@@ -108,6 +115,30 @@ FILES = {
         ),
         "no column 'id'; the reader 'verl' takes such rows",
     ),
+    "a column of parquet twice": (
+        "parquet",
+        "q.parquet",
+        parquet_twice(),
+        r"q\.parquet: two columns are called 'question'; give every column a name of its own",
+    ),
+    "a column whose name is no UTF-8": (
+        "parquet",
+        "q.parquet",
+        parquet({**ROW, "zzzz": "x"}).replace(b"zzzz", b"zz\xffz"),
+        "damaged parquet",
+    ),
+    "a key twice in an array": (
+        "hotpotqa",
+        "q.json",
+        b'[{"question": "a"}, {"question": "a", "question": "b"}]',
+        r"q\.json, after row 1: key 'question' comes twice in one object",
+    ),
+    "an array nested too deeply": (
+        "hotpotqa",
+        "q.json",
+        b'[{"question": "a"}, ' + b"[" * 10_000 + b"]" * 10_001,
+        r"q\.json, after row 1: nested more than 100 deep",
+    ),
     "a column twice": ("csv", "q.csv", b"id,question,question\na,b,c\n", "two columns are called 'question'"),
     "no names of columns": ("csv", "q.csv", b"\na,b,c\n", "line 1: the first line names no columns"),
     "a quote that is never closed": ("csv", "q.csv", CSV + b'a,"b,c\nd,e,f\n', "line 2: not separated values"),
@@ -138,6 +169,12 @@ ROWS = {
     "number of 5,000 digits": ("jsonl", b'{"id": ' + b"9" * 5000 + b"}\n", "not_json", "not JSON that can be read"),
     "bad UTF-8": ("jsonl", line(question="?").replace(b"?", b"\xff"), "not_utf8", "invalid start byte at byte 26"),
     "half of a surrogate pair": ("jsonl", line(question="a \udc9f"), "not_utf8", "question: half of .* at character 3"),
+    "a key twice": (
+        "jsonl",
+        line()[:-2] + b', "question": "b"}\n',
+        "key_twice",
+        "key 'question' comes twice in one object",
+    ),
     "not an object": ("jsonl", b"[1]\n", "not_an_object", "must be an object with keys, got a list"),
     "missing key": (
         "jsonl",
@@ -171,7 +208,8 @@ ROWS = {
     "a question of 1 MB": ("jsonl", line(question="a" * 2**20), "too_long", "question: 1,048,576 characters"),
     "empty id": ("jsonl", line(id=""), "empty_text", "id: is empty"),
     "true as an id": ("jsonl", line(id=True), "wrong_type", "id: must be a text, got true or false"),
-    "hops of 0": ("jsonl", line(hops=0), "wrong_hops", "hops: must be 1 or more, got 0"),
+    "hops of 0": ("jsonl", line(hops=0), "wrong_hops", "hops: must be 1 to 1,000, got 0"),
+    "hops of 10**30": ("jsonl", line(hops=10**30), "wrong_hops", "hops: must be 1 to 1,000, got 1000"),
     "hops of 1.5": ("jsonl", line(hops=1.5), "wrong_type", "hops: must be a whole number"),
     "null among titles": ("jsonl", line(supporting_titles=[None]), "empty_text", "supporting_titles.0: is null"),
     "text for gold passages": ("jsonl", line(gold_passage_ids="7"), "wrong_type", "gold_passage_ids: must be a list"),
@@ -181,6 +219,7 @@ ROWS = {
     "empty cell": ("csv", b"a,b,\n", "no_answer", "golden_answers: is empty"),
     "list that is none": ("csv", b"a,b,[c d]\n", "wrong_type", "golden_answers: a text that is neither JSON nor"),
     "array of numpy": ("csv", b"a,b,\"['c' 'd']\"\n", "wrong_type", "golden_answers: texts without commas between"),
+    "hexadecimal of 5,000 digits": ("csv", b"a,b,[0x" + b"f" * 5000 + b"]\n", "wrong_type", "neither JSON nor"),
     "1 MB in a cell": ("csv", b"a," + b"b" * 2**20 + b",c\n", "too_long", "question: 1,048,576 characters"),
 }
 

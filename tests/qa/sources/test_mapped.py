@@ -196,4 +196,5 @@ def test_an_answer_is_refused_just_when_no_prediction_can_match_it(answer):
         assert fields.answers([answer], "answer") == (answer.strip(),)
     else:
         with pytest.raises(RowError, match="nothing is left of"):
-            fields.answers([answer], "answer")
+            fields.answers([answer, "?"], "answer")
+    assert fields.answers([answer, "Karo"], "answer") == (answer.strip(), "Karo")

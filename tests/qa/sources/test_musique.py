@@ -39,6 +39,15 @@ def test_hops_titles_and_aliases(tmp_path, read, text, form):
     assert len(by_id) == 3
 
 
+def test_an_alias_that_cannot_be_matched_costs_nothing_as_long_as_another_can(tmp_path, read):
+    for answer, aliases in (("Dorna", ["*"]), ("*", ["Dorna"])):
+        (tmp_path / "q.jsonl").write_text(json.dumps({**ROW, "answer": answer, "answer_aliases": aliases}))
+        assert read("musique", "q.jsonl").question.golden_answers == (answer, *aliases)
+    (tmp_path / "q.jsonl").write_text(json.dumps({**ROW, "answer": "*", "answer_aliases": ["The"]}))
+    fault = read("musique", "q.jsonl").fault
+    assert (fault.reason, fault.message[:35]) == ("unmatchable_answer", "answer: nothing is left of '*', 'Th")
+
+
 def test_gold_passages_are_the_corpus_own_where_they_hold_the_paragraph(tmp_path, read):
     (tmp_path / "q.jsonl").write_text(json.dumps(ROW))
     passages = [

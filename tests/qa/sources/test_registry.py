@@ -20,6 +20,29 @@ def test_every_reader_is_found_by_its_name_and_says_where_its_data_come_from():
     assert all(source.upstream and source.licence for source in registry().values())
 
 
+@pytest.mark.parametrize("reader", ["jsonl", "squad", "world"])
+def test_questions_are_no_corpus(reader):
+    with pytest.raises(
+        InputError,
+        match=rf"^f\.yaml: ingest\.corpus\.reader: '{reader}' reads questions, not passages; "
+        "readers of passages are: beir, passages$",
+    ):
+        source_keys({"reader": reader, **FILE}, "ingest.corpus", "f.yaml")
+
+
+@pytest.mark.parametrize("reader", ["passages", "beir"])
+def test_a_corpus_is_no_source_of_questions(reader):
+    message = rf"ingest\.sources\.1\.reader: '{reader}' reads passages, not questions; readers of questions are: csv, "
+    with pytest.raises(InputError, match=message):
+        source_keys({"reader": reader, "path": "c.jsonl"}, "ingest.sources.1")
+    assert source_keys({"reader": reader, "path": "c.jsonl"}, "ingest.corpus").reader == reader
+
+
+def test_those_whose_questions_are_over_paragraphs_look_passages_up():
+    looking = {reader for reader, source in registry().items() if source.looks_up_passages}
+    assert looking == {"hotpotqa", "2wikimultihopqa", "musique", "squad"}
+
+
 def test_finding_them_loads_no_engine():
     heavy = {"pandas", "pyarrow", "torch", "transformers", "datasets", "numpy", "ijson"}
     code = "import sys; from tasks.qa.sources import registry; registry(); print(*sys.modules)"
@@ -34,6 +57,7 @@ def test_finding_them_loads_no_engine():
         ({"reader": "jsonl", **FILE, "limt": 3}, r"unknown key 's\.0\.limt'; did you mean 'limit'\?"),
         ({"reader": "jsonl", "name": "a", "split": "train"}, r"key 's\.0\.path' is missing"),
         ({"reader": "jsonl", **FILE, "split": "dev"}, r"s\.0\.split: .*'train', 'validation' or 'test'.* got 'dev'"),
+        ({"reader": "jsonl", **FILE, "limit": 10**30}, r"s\.0\.limit: .*less than or equal to 9223372036854775807"),
         ({"reader": "jsonl", **FILE, "limit": 0}, r"s\.0\.limit: .*greater than 0"),
         ({"reader": "jsonl", **FILE, "columns": {"answer": "a"}}, r"unknown key 's\.0\.columns\.answer'"),
         ({"reader": "csv", **FILE, "delimiter": "::"}, r"s\.0\.delimiter: .*at most 1 character"),

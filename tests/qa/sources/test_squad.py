@@ -11,6 +11,7 @@ from tasks.qa.records import Passage
 CONTEXT = "Karo scored 308 points."
 ASKED = {"id": "s1", "question": "How many points?", "answers": [{"answer_start": 12, "text": "308"}] * 2}
 IMPOSSIBLE = {"id": "s2", "question": "How many goals?", "answers": [], "is_impossible": True}
+FIRST = "article 1, paragraph 1, question 1"
 FLAT = {
     "id": "s1",
     "title": "Caf%C3%A9_50",
@@ -37,7 +38,10 @@ def test_the_published_form(tmp_path, read, indent, first):
     assert (passage.title, passage.text) == ("Café 50", CONTEXT)
     assert (question.supporting_titles, question.gold_passage_ids) == (("Café 50",), (passage.id,))
     (fault,) = found.faults
-    assert (fault.reason, fault.origin) == ("unanswerable", f"{tmp_path}/q.json, row 2")
+    assert (fault.reason, fault.origin) == (
+        "unanswerable",
+        f"{tmp_path}/q.json, article 1, paragraph 1, question 2",
+    )
 
 
 @pytest.mark.parametrize("name", ["q.parquet", "q.json", "q.jsonl"])
@@ -72,25 +76,58 @@ def test_a_corpus_passage_holds_the_paragraph(tmp_path, read):
 @pytest.mark.parametrize(
     ("content", "origin", "reason", "message"),
     [
-        (official({**ASKED, "question": None}), "row 1", "empty_question", "question: is null"),
+        (official({**ASKED, "question": None}), FIRST, "empty_question", "question: is null"),
         (
             official({**ASKED, "answers": [{"text": 308}]}),
-            "row 1",
+            FIRST,
             "wrong_type",
             "answers.text: must be a text, got a number",
         ),
-        (official({**ASKED, "answers": None}), "row 1", "wrong_type", "answers: must be a list, got null"),
-        (official(5), "article 1", "wrong_type", "paragraphs.0.qas.0: must be an object, got a number"),
+        (official({**ASKED, "answers": None}), FIRST, "wrong_type", "answers: must be a list, got null"),
+        (official(5), FIRST, "not_an_object", "must be an object with keys, got a number"),
         ({"data": [{"title": "a"}]}, "article 1", "missing_key", "key 'paragraphs' is missing"),
-        ({"data": [{"paragraphs": [{"qas": [ASKED]}]}]}, "article 1", "missing_key", "key 'paragraphs.0.context' is"),
+        ({"data": [{"paragraphs": [{}]}]}, "article 1, paragraph 1", "missing_key", "key 'qas' is missing"),
+        (
+            {"data": [{"paragraphs": [[]]}]},
+            "article 1, paragraph 1",
+            "not_an_object",
+            "must be an object with keys, got",
+        ),
+        ({"data": [{"paragraphs": [{"qas": [ASKED]}]}]}, FIRST, "missing_key", "key 'context' is missing"),
         ({"data": ["a"]}, "article 1", "not_an_object", "must be an object with keys, got a text"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path, read, content, origin, reason, message):
-    (tmp_path / "q.json").write_text(json.dumps(content))
+    (tmp_path / "q.json").write_text(json.dumps(content, indent=1))
     fault = read("squad", "q.json").fault
     assert (fault.reason, fault.origin) == (reason, f"{tmp_path}/q.json, {origin}")
     assert fault.message.startswith(message)
+
+
+def test_a_wrong_part_costs_its_own_questions_only(tmp_path, read):
+    def part(number, count, **change):
+        asked = [{**ASKED, "id": f"{number}.{question}"} for question in range(count)]
+        return {"context": CONTEXT, "qas": asked, **change}
+
+    without = part(1, 3)
+    del without["context"]
+    mixed = part(2, 2)
+    mixed["qas"].insert(1, None)
+    articles = [
+        {"title": "A", "paragraphs": [part(0, 2), without, part(9, 1, qas="?"), mixed]},
+        {"title": "B", "paragraphs": [part(3, 1)]},
+    ]
+    (tmp_path / "q.json").write_text(json.dumps({"version": "1.1", "data": articles}))
+    found = read("squad", "q.json")
+    assert [question.id for question in found.questions] == ["0.0", "0.1", "2.0", "2.1", "3.0"]
+    assert found.questions[-1].origin == f"{tmp_path}/q.json, article 2, paragraph 1, question 1"
+    assert [(fault.origin.removeprefix(f"{tmp_path}/q.json, article 1, "), fault.reason) for fault in found.faults] == [
+        ("paragraph 2, question 1", "missing_key"),
+        ("paragraph 2, question 2", "missing_key"),
+        ("paragraph 2, question 3", "missing_key"),
+        ("paragraph 3", "wrong_type"),
+        ("paragraph 4, question 2", "not_an_object"),
+    ]
 
 
 @pytest.mark.parametrize("content", [{"data": []}, {"version": "1.1", "rows": [ASKED]}])

@@ -136,7 +136,7 @@ def test_what_ingest_writes_is_read(read_row):
         ),
         (without(data_source=None), "empty_text", "data_source: is null"),
         (without(extra_info="x"), "wrong_type", "extra_info: must be an object, got a text"),
-        (without(extra_info={"hops": 0}), "wrong_hops", "extra_info.hops: must be 1 or more, got 0"),
+        (without(extra_info={"hops": 0}), "wrong_hops", "extra_info.hops: must be 1 to 1,000, got 0"),
     ],
 )
 def test_what_is_wrong_with_a_row_is_said(read_row, row, reason, message):

@@ -1,51 +1,13 @@
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
 from tasks.errors import InputError
 from tasks.qa.suite import report
-from tasks.qa.suite.catalogue import severities
-from tasks.qa.suite.checking import Settings, check
 
 SPLITS = {"train": 40, "validation": 5, "test": 5}
-
-
-def ask(question_row, split, number):
-    source = "odd" if number % 2 else "even"
-    row = question_row(
-        f"In {split}, who has number {number} of {split}?", ["x"], ["t"], [f"{split}-{number}"], id=f"{split}-{number}"
-    )
-    return {**row, "data_source": source}
-
-
-@pytest.fixture
-def splits(question_row):
-    return {split: [ask(question_row, split, number) for number in range(count)] for split, count in SPLITS.items()}
-
-
-@pytest.fixture
-def run(write_rows, write_corpus, tmp_path):
-    """Checks tables of rows; the corpus holds the passages of the unchanged ones."""
-
-    def checked(of_splits, severity=None, schema=None, **more):
-        more_rows = {} if schema is None else {"schema": schema}
-        tables = {name: write_rows(name, rows, **more_rows) for name, rows in of_splits.items()}
-        passages = [(f"{split}-{number}", "t", "x") for split, count in SPLITS.items() for number in range(count)]
-        corpus = write_corpus(tmp_path / "corpus.parquet", [(*one, None) for one in passages])
-        settings = {
-            "stage": True,
-            "severities": severities(severity or {}),
-            "false_alarm": 1e-4,
-            "min_rows": 10,
-            "say": lambda line: None,
-            "measure": lambda prompts: [len(prompt[-1]["content"].split()) for prompt in prompts],
-            "max_prompt_tokens": 30,
-            "corpus": corpus,
-        }
-        return check(tables, Settings(**{**settings, **more}), tmp_path / "docs")
-
-    return checked
 
 
 def failed(outcomes):
@@ -65,7 +27,7 @@ def test_good_rows_pass_and_the_docs_need_no_network(run, splits, tmp_path):
     outcomes, rows = run(splits)
     assert failed(outcomes) == {}
     assert rows == SPLITS
-    assert report.refusal(outcomes, "docs") is None
+    assert report.refusal(outcomes, tmp_path, rows=False) is None
     assert report.lines(outcomes, rows) == [
         "train 40 rows: 15 of 15 expectations hold",
         "validation 5 rows: 13 of 13 expectations hold",
@@ -124,11 +86,23 @@ def test_each_fault_is_found_where_it_is(run, splits, tmp_path):
     assert values["train", "leakage-passages"] == pytest.approx(0.05)
     page = (tmp_path / "docs" / "index.html").read_text(encoding="utf-8")
     assert "error: leakage-exact: 1 of 40 rows" in page
-    refusal = str(report.refusal(outcomes, "docs/index.html"))
+    refusal = str(report.refusal(outcomes, Path("kept"), rows=True))
     assert refusal.startswith(f"{tmp_path}/train.parquet: failed: train: rows: 1 of 40 rows; first: row 10")
     assert "also failed: train: leakage-exact, train: answers, train: gold-passages, train: prompt-tokens" in refusal
-    assert refusal.endswith("; report: docs/index.html")
+    assert refusal.endswith(
+        "; mend these rows, or leave them out; every row: kept/findings.jsonl; report: kept/docs/index.html"
+    )
+    assert str(report.refusal(outcomes, Path("kept"), rows=False)).endswith("out; report: kept/docs/index.html")
     lines = report.lines(outcomes, rows)
+    # What the refusal says is not said twice.
+    assert lines[:2] == [
+        "error: train, rows: 1 of 40 rows; first: row 10",
+        "error: train, leakage-exact: 1 of 40 rows; first: row 3; take these rows out of the training questions",
+    ]
+    assert (
+        "warning: train, leakage-passages: even: 0.050 of 20; at most 0; first: row 4; set ingest.separate: passage, "
+        "where held-out questions shall need new passages" in lines
+    )
     assert [line.split(":")[0] for line in lines].index("warning") == sum(line.startswith("error") for line in lines)
     assert lines[-2] == "validation 5 rows: 12 of 13 expectations hold, 1 error"
     assert lines[-1] == "test 5 rows: 7 of 9 expectations hold, 2 warnings"
@@ -163,10 +137,12 @@ def test_blocks_are_refused_unless_the_order_is_only_a_warning(run, splits):
 def test_a_warning_goes_on(run, splits):
     blocks = sorted(splits["train"], key=lambda row: row["data_source"])
     outcomes, rows = run({"train": blocks}, severity={"order": "warning"})
-    assert report.refusal(outcomes, "docs") is None
+    assert report.refusal(outcomes, Path(), rows=False) is None
     told, summary = report.lines(outcomes, rows)
-    assert told.startswith("warning: train, order: longest run: 20 rows of data_source even")
-    assert told.endswith("set ingest.shuffle: true; a table made elsewhere: shuffle it, and keep the result")
+    assert told == (
+        "warning: train, order: run of data_source, from row 0 on; set ingest.shuffle: true; a table made elsewhere: "
+        "shuffle it, and keep the result"
+    )
     assert summary == "train 40 rows: 10 of 11 expectations hold, 1 warning"
 
 
@@ -198,6 +174,17 @@ def test_what_is_not_given_is_not_looked_at(run, splits):
     assert {"prompt-tokens", "gold-passages", "answers-in-gold", "leakage-exact"}.isdisjoint(
         one.name for one in outcomes
     )
+
+
+def test_near_duplicates_can_be_left_alone(run, splits):
+    change(splits["train"], 3, question="in TEST who has the number 1 of test")
+    change(splits["train"], 5, question="In test, who owns number 2 of test?", gold_passage_ids=["test-2"])
+    without, _ = run(splits, near=False)
+    outcomes, _ = run(splits)
+    told = {(one.table, one.name) for one in outcomes if one.name in ("leakage-near", "leakage-similar")}
+    assert {table for table, _ in told} == {"train", "validation"}
+    assert ("train", "leakage-near") in failed(outcomes)
+    assert [one for one in outcomes if (one.table, one.name) not in told] == without
 
 
 def test_a_corpus_that_is_none_is_refused(run, splits, tmp_path):
