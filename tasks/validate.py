@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from tasks import params as parameters
 from tasks.contract import Figures, Stage, main
-from tasks.errors import exit_on_input_error
+from tasks.errors import InputError, exit_on_input_error
 from tasks.files import write_json
 from tasks.qa.records import SPLITS
 from tasks.qa.suite import catalogue, report
@@ -134,6 +134,14 @@ def _keep(folder: Path) -> None:
         shutil.move(folder / name, KEPT / name)
 
 
+def _refuse_empty(held_out: Path) -> None:
+    """Nothing that is trained on could be among no questions, and the check would pass."""
+    from tasks.qa.suite.form import open_table
+
+    if open_table(held_out).metadata.num_rows == 0:
+        raise InputError("holds no rows", where=str(held_out), mend="name the questions that are held out")
+
+
 def check_file(arguments: Sequence[str]) -> None:
     """Check a table of verl's rows that never went through ingest, and print the report.
 
@@ -146,6 +154,8 @@ def check_file(arguments: Sequence[str]) -> None:
     with exit_on_input_error("validate"):
         section = parameters.Validate(**parameters.resolve(parameters.profile_name())["validate"])
         settings = _settings(section, partial(print, flush=True))
+        if options.held_out is not None:
+            _refuse_empty(options.held_out)
         tables = {"file": options.file} | ({"held-out": options.held_out} if options.held_out else {})
         with tempfile.TemporaryDirectory() as folder:
             outcomes, rows = _check(tables, settings, Path(folder))

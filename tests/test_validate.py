@@ -140,6 +140,15 @@ def test_prompts_are_measured_with_the_tokenizer_that_the_other_stages_get(tmp_p
     assert validate.prompt_measure(tmp_path)(prompts) == [len(tokens)]
 
 
+def test_empty_held_out_rows_are_refused(elsewhere, capsys):
+    pq.write_table(pq.read_table("test.parquet")[:0], "empty.parquet")
+    with pytest.raises(SystemExit, match="2"):
+        validate.check_file(["--file", "train.parquet", "--held-out", "empty.parquet"])
+    assert capsys.readouterr().err == (
+        "validate: error: empty.parquet: holds no rows; name the questions that are held out\n"
+    )
+
+
 @pytest.fixture
 def elsewhere(tmp_path, make_tables, monkeypatch):
     """A folder with parameters and a fairly shuffled train.parquet and test.parquet; no stage has run in it."""
@@ -159,7 +168,7 @@ def test_a_table_made_elsewhere_is_checked_without_any_stage(elsewhere, capsys):
     assert (elsewhere / ".forager/validate/findings.jsonl").read_text() == ""
     with pytest.raises(SystemExit, match="2"):
         validate.check_file(["--file", "none.parquet"])
-    assert capsys.readouterr().err == "validate: error: none.parquet: no such file; name a parquet file\n"
+    assert capsys.readouterr().err == "validate: error: none.parquet: no such file; did you mean 'test.parquet'?\n"
 
 
 def test_blocks_in_a_table_made_elsewhere_end_the_command_with_one_line(elsewhere, make_tables, monkeypatch, capsys):
@@ -180,6 +189,7 @@ def test_every_held_out_question_in_a_table_made_elsewhere_is_listed(elsewhere, 
     assert "train.parquet: failed: file: leakage-exact: 100 of 100 rows; first: row 0, " in said.err
     assert "; every row: .forager/validate/findings.jsonl; " in said.err
     assert "error: file, leakage-exact: 100 of 100 rows; first: row 0\n" in said.out
+    assert "ingest" not in said.out + said.err
     found = [json.loads(line) for line in (elsewhere / ".forager/validate/findings.jsonl").read_text().splitlines()]
     leaks = [one for one in found if one["expectation"] == "leakage-exact"]
     assert [one["row"] for one in leaks] == list(range(100))

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
+# Whatever is neither punctuation, nor space, nor a letter of an article survives the normalisation.
+_SURVIVES = re.compile(r"""[^\s!-/:-@\[-`{-~antheANTHE]""")
 YES_NO = frozenset({"yes", "no"})  # normalised answers that no passage says
 
 
@@ -18,6 +20,11 @@ def normalise(text: str) -> str:
     Source: the official SQuAD v1.1 evaluation script (Rajpurkar et al., 2016).
     """
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def matchable(golden: Sequence[str]) -> bool:
+    """Whether a prediction can be an exact match: a word is left of one golden answer at least, once normalised."""
+    return any(_SURVIVES.search(one) or normalise(one) for one in golden)
 
 
 def exact_match(answer: str | None, golden: Sequence[str]) -> float:

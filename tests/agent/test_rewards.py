@@ -1,6 +1,8 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tasks.agent.rewards import exact_match, f1, holds_answer, normalise, outcome_reward
+from tasks.agent.rewards import exact_match, f1, holds_answer, matchable, normalise, outcome_reward
 
 
 @pytest.mark.parametrize(
@@ -31,6 +33,11 @@ def test_a_golden_answer_without_a_word_matches_nothing(answer: str, golden: str
     assert exact_match(answer, [golden]) == f1(answer, [golden]) == 0.0
     assert exact_match(answer, ["Oka", golden]) == 0.0
     assert exact_match("oka", [golden, "Oka"]) == f1("oka", [golden, "Oka"]) == 1.0
+
+
+@given(st.lists(st.text() | st.text("atheANTHE .,?-_5ß"), max_size=3))
+def test_an_answer_is_matchable_just_when_it_matches_itself(golden: list[str]) -> None:
+    assert matchable(golden) == any(exact_match(one, golden) for one in golden)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,14 @@
 """Reading of foreign files, robustly: a file that is damaged as a whole is refused, a wrong row is named and passed on.
 
 Every function that reads yields rows: where the row stands, and either its keys and values or what is wrong with it.
+Lines of text are numbered from 1, as editors do; rows of what has no lines from 0, as pandas does.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+_SHOWN = 60
 
 
 class RowError(Exception):
@@ -32,17 +35,12 @@ def as_row(origin: str, content: Any) -> Row:
 
 
 def kind(value: Any) -> str:
-    """What a value is called in a message: JSON's words, not Python's."""
+    """What a value is called in a message: JSON's words, not Python's; a number is named."""
     if value is None:
         return "null"
     if isinstance(value, float) and value != value:  # the definition of NaN
         return "NaN"
-    names = {
-        bool: "true or false",
-        int: "a number",
-        float: "a number",
-        str: "a text",
-        list: "a list",
-        dict: "an object",
-    }
+    if type(value) in (int, float):
+        return f"the number {value}"[:_SHOWN]
+    names = {bool: "true or false", str: "a text", bytes: "bytes", list: "a list", dict: "an object"}
     return names.get(type(value), f"a {type(value).__name__}")

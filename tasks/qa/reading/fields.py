@@ -6,14 +6,16 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.agent.rewards import normalise
+from tasks.agent import rewards
 from tasks.qa.reading import RowError, kind
+from tasks.qa.reading.answers import MISSING, list_as_text
 
 LONGEST_QUESTION = 65_536
 MOST_HOPS = 1_000
 _SHOWN = 60
-# Whatever is neither punctuation, nor space, nor a letter of an article survives the normalisation.
-_SURVIVES = re.compile(r"""[^\s!-/:-@\[-`{-~antheANTHE]""")
+# XML allows them nowhere; what a terminal or a database makes of them is anybody's guess.
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 
 
 def required(row: Mapping[str, Any], key: str) -> Any:
@@ -24,18 +26,23 @@ def required(row: Mapping[str, Any], key: str) -> Any:
         raise RowError("missing_key", f"key {key!r} is missing") from None
 
 
+def absent(value: Any) -> bool:
+    """Whether there is no value: null, or NaN."""
+    return value is None or bool(value != value)
+
+
 def plain(value: Any, key: str) -> str:
     """A text as it is, which may be empty."""
     if type(value) is not str:
         raise RowError("wrong_type", f"{key}: must be a text, got {kind(value)}{_quoted(value)}")
-    if not value.isascii():
-        _encodable(value, key)
+    if not value.isprintable():
+        _characters(value, key)
     return value
 
 
 def text(value: Any, key: str, empty: str = "empty_text") -> str:
     """A text without space at its ends; `empty` is the reason where there is none."""
-    if value is None or value != value:
+    if type(value) is not str and absent(value):
         raise RowError(empty, f"{key}: is {kind(value)}")
     value = plain(value, key).strip()
     if not value:
@@ -43,7 +50,11 @@ def text(value: Any, key: str, empty: str = "empty_text") -> str:
     return value
 
 
-def _encodable(value: str, key: str) -> None:
+def _characters(value: str, key: str) -> None:
+    found = _CONTROL.search(value)
+    if found:
+        message = f"{key}: the control character U+{ord(found[0]):04X} at character {found.start() + 1}; take it out"
+        raise RowError("control_character", message)
     try:
         value.encode()
     except UnicodeEncodeError as error:
@@ -56,8 +67,10 @@ def _quoted(value: Any) -> str:
 
 
 def question(value: Any, key: str) -> str:
-    """A question."""
+    """A question, which has a letter or a digit."""
     value = text(value, key, "empty_question")
+    if not _LETTER_OR_DIGIT.search(value):
+        raise RowError("empty_question", f"{key}: no letter or digit in {value[:_SHOWN]!r}")
     if len(value) > LONGEST_QUESTION:
         raise RowError("too_long", f"{key}: {len(value):,} characters, and a question has at most {LONGEST_QUESTION:,}")
     return value
@@ -71,24 +84,35 @@ def answers(value: Any, key: str, *, lone: bool = False) -> tuple[str, ...]:
 def listed_answers(value: Any, key: str, *, lone: bool = False) -> tuple[str, ...]:
     """Golden answers, whether or not a prediction can match them."""
     if type(value) is str and lone:
-        return (text(value, key, "no_answer"),)
+        if value.strip() == "None":
+            message = f"{key}: 'None' stands for a missing value; where it is the answer, write a list: [\"None\"]"
+            raise RowError("no_answer", message)
+        return (_answer(value, key),)
     if type(value) is not list:
-        if value is None or value != value:
+        if absent(value):
             raise RowError("no_answer", f"{key}: is {kind(value)}")
         wanted = "a text or a list of texts" if lone else "a list of texts"
         raise RowError("wrong_type", f"{key}: must be {wanted}, got {kind(value)}")
     if not value:
         raise RowError("no_answer", f"{key}: a question without an answer")
     if len(value) == 1:
-        return (text(value[0], key, "no_answer"),)
-    return tuple([text(one, f"{key}.{number}", "no_answer") for number, one in enumerate(value)])
+        return (_answer(value[0], key),)
+    return tuple([_answer(one, f"{key}.{number}") for number, one in enumerate(value)])
+
+
+def _answer(value: Any, key: str) -> str:
+    value = text(value, key, "no_answer")
+    if value in MISSING:
+        raise RowError("no_answer", f"{key}: {value!r} stands for a missing value")
+    if list_as_text(value):
+        raise RowError("list_as_text", f"{key}: a list that was made a text, {value[:_SHOWN]!r}; write the list itself")
+    return value
 
 
 def matchable(found: tuple[str, ...], key: str) -> tuple[str, ...]:
     """Golden answers, refused where nothing is left of any once normalised: no prediction could be an exact match."""
-    for answer in found:
-        if _SURVIVES.search(answer) or normalise(answer):
-            return found
+    if rewards.matchable(found):
+        return found
     shown = ", ".join(map(repr, found))[:_SHOWN]
     message = f"{key}: nothing is left of {shown} once case, punctuation and articles are set aside"
     raise RowError("unmatchable_answer", message)
@@ -124,7 +148,9 @@ def entries(value: Any, key: str) -> dict[str, Any]:
 
 
 def whole(value: Any, key: str) -> int:
-    """A whole number."""
+    """A whole number; also as a float, which pandas makes of a column with a missing value."""
+    if type(value) is float and value.is_integer():
+        return int(value)
     if type(value) is not int:
         raise RowError("wrong_type", f"{key}: must be a whole number, got {kind(value)}")
     return value
@@ -132,6 +158,7 @@ def whole(value: Any, key: str) -> int:
 
 def hops(value: Any, key: str) -> int:
     """Passages that have to be read one after another."""
-    if not 1 <= whole(value, key) <= MOST_HOPS:
+    number = whole(value, key)
+    if not 1 <= number <= MOST_HOPS:
         raise RowError("wrong_hops", f"{key}: must be 1 to {MOST_HOPS:,}, got {str(value)[:_SHOWN]}")
-    return int(value)
+    return number

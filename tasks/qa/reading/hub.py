@@ -30,7 +30,7 @@ class DataSet:
         self.commit: str | None = None
 
     def rows(self) -> Iterator[Row]:
-        """Its rows, in order.
+        """Its rows, in order and numbered from 0.
 
         Raises:
             InputError: there is no such data set, configuration or split, it can't be reached, or can't be read.
@@ -45,11 +45,12 @@ class DataSet:
                 name, revision = str(self._folder / self._identity), ""
             builder = datasets.load_dataset_builder(name, self._subset, revision=revision or None)
             self.commit = builder.hash if _COMMIT.fullmatch(builder.hash or "") else None
-            for number, row in enumerate(builder.as_streaming_dataset(split=self._part), start=1):
+            for row in builder.as_streaming_dataset(split=self._part):
                 yield as_row(f"{where}, row {number}", row)
+                number += 1
         # The library passes on whatever the network, the archive and the file's own decoder raise: no family of errors.
         except Exception as error:
             told = " ".join(str(error).split()) or type(error).__name__
-            after = f", after row {number}" if number else ""
+            after = f", from row {number} on" if number else ""
             mend = f"see that it exists, with a split {self._part!r}, and that the network is there; or name a file"
             raise InputError(told, where=f"{where}{after}", mend=mend) from error

@@ -92,7 +92,7 @@ def _twice(key: str) -> RowError:
 
 
 def json_array(path: Path, prefix: str = "item") -> Iterator[Row]:
-    """Elements of an array, streamed.
+    """Elements of an array, streamed and numbered from 0.
 
     Args:
         path: the file.
@@ -107,16 +107,17 @@ def json_array(path: Path, prefix: str = "item") -> Iterator[Row]:
     with opened(path) as file:
         try:
             events = ijson.parse(_checked(ijson.basic_parse(file, use_float=True)))
-            for number, content in enumerate(ijson.items(events, prefix), start=1):
+            for content in ijson.items(events, prefix):
                 yield as_row(f"{path}, row {number}", content)
+                number += 1
         except ijson.JSONError as error:
             told = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
             mend = "fetch or write it again; NaN and Infinity are no JSON"
             raise InputError(
-                f"not JSON: {told.splitlines()[0].strip(' .')}", where=f"{path}, after row {number}", mend=mend
+                f"not JSON: {told.splitlines()[0].strip(' .')}", where=f"{path}, from row {number} on", mend=mend
             ) from None
         except RowError as error:
-            raise InputError(error.message, where=f"{path}, after row {number}", mend="write it otherwise") from None
+            raise InputError(error.message, where=f"{path}, from row {number} on", mend="write it otherwise") from None
 
 
 def _checked(events: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:

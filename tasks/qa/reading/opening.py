@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import errno
 import gzip
 import hashlib
 import io
+import stat
 import zlib
 from collections.abc import Iterator
 from functools import partial
@@ -31,29 +33,46 @@ _OTHERS = {
     b"BZh": ("compressed with bzip2", "unpack it, or pack it with gzip"),
 }
 _SHOWN = 4
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
-def _listed(folder: Path) -> str:
-    names = sorted(one.name for one in folder.iterdir() if one.is_file())
+def _content(folder: Path) -> tuple[list[str], str]:
+    """The names in a folder, and what is said of them."""
+    try:
+        names = sorted(one.name for one in folder.iterdir())
+    except OSError as error:
+        return [], f"can't be listed: {error.strerror}"
     more = ", ..." if len(names) > _SHOWN else ""
-    return (", ".join(names[:_SHOWN]) + more) or "no file"
+    return names, f"holds {', '.join(names[:_SHOWN]) or 'nothing'}{more}"
 
 
 def regular(path: Path) -> None:
     """Refuse a path at which no file with content is.
 
     Raises:
-        InputError: nothing is there, or a folder, an empty file, or a pointer of Git LFS; or it can't be read.
+        InputError: nothing is there, or a folder, a pipe, a device, an empty file, or a pointer of Git LFS; or it
+            can't be read.
     """
     try:
-        if path.is_dir():
-            raise InputError("is a folder, not a file", where=str(path), mend=f"name a file; it holds {_listed(path)}")
-        if not path.is_file():
-            raise _missing(path)
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise InputError("is a folder, not a file", where=str(path), mend=f"name a file; it {_content(path)[1]}")
+        if not stat.S_ISREG(mode):
+            what = _KINDS.get(stat.S_IFMT(mode), "no regular file")
+            raise InputError(f"is {what}, not a file", where=str(path), mend="write what it gives to a file")
         with path.open("rb") as file:
             head = file.read(len(_LFS))
+    except (FileNotFoundError, NotADirectoryError):
+        raise _missing(path) from None
     except OSError as error:
         raise _unreadable(path, error) from None
+    except ValueError as error:  # a NUL
+        raise InputError(f"no path that a file can have: {error}", where=repr(str(path))) from None
     if not head:
         raise InputError("the file is empty", where=str(path), mend="fetch it again, or leave the source out")
     if head == _LFS:
@@ -61,17 +80,26 @@ def regular(path: Path) -> None:
 
 
 def _unreadable(path: Path, error: OSError) -> InputError:
+    if error.errno == errno.ELOOP:
+        return InputError("is a link that leads back to itself", where=str(path), mend="name the file itself")
+    if error.errno == errno.EACCES:
+        mend = f"give the one who runs this the right to read it, and to enter the folder {path.parent}"
+        return InputError("can't be read: no permission", where=str(path), mend=mend)
     return InputError(f"can't be read: {error.strerror or error}", where=str(path))
 
 
 def _missing(path: Path) -> InputError:
     folder = path.parent
+    if path.is_symlink():
+        mend = "name the file itself"
+        return InputError(f"is a link to {path.readlink()}, where nothing is", where=str(path), mend=mend)
     if not folder.is_dir():
         return InputError(
             "no such file", where=str(path), mend=f"there is no folder {folder} either; see ingest.data_dir"
         )
-    near = difflib.get_close_matches(path.name, [one.name for one in folder.iterdir()], n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"looked in {folder}, which holds {_listed(folder)}"
+    names, told = _content(folder)
+    near = difflib.get_close_matches(path.name, names, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"looked in {folder}, which {told}"
     return InputError("no such file", where=str(path), mend=hint)
 
 
@@ -106,10 +134,13 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Numbered lines, from 1, with their ends.
 
     Raises:
-        InputError: the file can't be read, or a line is longer than `LONGEST_LINE` bytes.
+        InputError: the file can't be read, its lines end with CR alone, or one is longer than `LONGEST_LINE` bytes.
     """
     with opened(path) as file:
         for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE), b""), start=1):
+            if number == 1 and b"\r" in line.rstrip(b"\r\n"):
+                mend = "write them otherwise: `tr '\\r' '\\n'`"
+                raise InputError("its lines end with CR alone", where=str(path), mend=mend)
             if len(line) == LONGEST_LINE:
                 mend = "is it one row a line?"
                 raise InputError(f"longer than {LONGEST_LINE:,} bytes", where=f"{path}, line {number}", mend=mend)

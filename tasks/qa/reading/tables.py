@@ -80,7 +80,7 @@ def _refuse_twice(names: list[str], where: str) -> None:
 
 
 def parquet(path: Path, choose: Choice) -> Iterator[Row]:
-    """Rows of a parquet file, nested columns as lists and objects; one batch is held at a time.
+    """Rows of a parquet file, numbered from 0, nested columns as lists and objects; one batch is held at a time.
 
     Raises:
         InputError: the file is damaged or no parquet, or the columns are not the ones wanted.
@@ -99,12 +99,13 @@ def parquet(path: Path, choose: Choice) -> Iterator[Row]:
             names = file.schema_arrow.names
             _refuse_twice(names, str(path))
             for batch in file.iter_batches(_BATCH, columns=choose(names)):
-                for number, row in enumerate(_rows(batch), start=number + 1):  # noqa: B020
+                for row in _rows(batch):
                     yield f"{path}, row {number}", row
+                    number += 1
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         told = " ".join(str(error).split())
         raise InputError(
-            f"damaged parquet: {told}", where=f"{path}, after row {number}", mend="fetch it again"
+            f"damaged parquet: {told}", where=f"{path}, from row {number} on", mend="fetch it again"
         ) from None
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from tasks.errors import InputError
 from tasks.qa.sources.base import Keys, Source
@@ -21,6 +21,7 @@ from tasks.qa.sources.files import FileSource
 CORPUS = "ingest.corpus"
 # Fewer keys are anybody's: `question` and `answer` say nothing about a form.
 _TELLING = 3
+_SHOWN = 120
 
 
 @cache
@@ -93,10 +94,22 @@ def source_keys(entry: Any, place: str, where: str | None = None) -> Keys:
     key = ".".join(map(str, (place, *first["loc"])))
     others = f" (and {len(more)} more)" if more else ""
     if first["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(first["loc"][-1]), list(model.model_fields), n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]!r}?" if near else f"its keys are: {', '.join(model.model_fields)}"
-        raise InputError(f"unknown key {key!r}{others}", where=where, mend=hint)
+        *outer, unknown = first["loc"]
+        valid = list(_within(model, outer).model_fields)
+        near = difflib.get_close_matches(str(unknown), valid, n=1, cutoff=0.4)
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        raise InputError(f"unknown key {key!r}{others}", where=where, mend=f"{meant}its keys are: {', '.join(valid)}")
     if first["type"] == "missing":
         raise InputError(f"key {key!r} is missing{others}", where=where, mend="name it in this item")
     message = first["msg"].removeprefix("Value error, ")
-    raise InputError(f"{key}: {message}, got {first['input']!r}{others}", where=where)
+    raise InputError(f"{key}: {message}, got {repr(first['input'])[:_SHOWN]}{others}", where=where)
+
+
+def _within(model: type[BaseModel], keys: Iterable[Any]) -> type[BaseModel]:
+    """The model of a key's value."""
+    for key in keys:
+        annotation = model.model_fields[key].annotation
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            break
+        model = annotation
+    return model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
@@ -12,9 +13,8 @@ from tasks.qa.records import Question
 from tasks.qa.sources import mapped
 
 _SHOWN = 60
-_MOST_DIGITS = 100  # far from the thousands that Python doesn't read
-# What spreadsheets and data frames write where there is no value.
-_NO_VALUE = {"nan", "NaN", "None", "null", "NULL", "<NA>"}
+# Digits: far from the thousands that Python doesn't read. pandas writes 2.0 where another row has no number.
+_WHOLE = re.compile(r"([0-9]{1,100})(\.0*)?")
 
 
 class CsvKeys(mapped.MappedKeys):
@@ -47,8 +47,6 @@ class Source(mapped.MappedSource):
         return super().parse(filled, number, origin)
 
     def answers(self, value: Any, key: str) -> tuple[str, ...]:
-        if value.strip() in _NO_VALUE:
-            raise RowError("no_answer", f"{key}: {value.strip()!r} stands for a missing value")
         return super().answers(_listed(value, key), key)
 
     def texts(self, value: Any, key: str) -> tuple[str, ...]:
@@ -58,10 +56,10 @@ class Source(mapped.MappedSource):
         return super().ids(_list(value, key), key)
 
     def hops(self, value: Any, key: str) -> int:
-        digits = value.strip()
-        if not digits.isdecimal() or len(digits) > _MOST_DIGITS:
-            raise RowError("wrong_type", f"{key}: must be a whole number of hops, got {digits[:_SHOWN]!r}")
-        return fields.hops(int(digits), key)
+        found = _WHOLE.fullmatch(value.strip())
+        if found is None:
+            raise RowError("wrong_type", f"{key}: must be a whole number of hops, got {value.strip()[:_SHOWN]!r}")
+        return fields.hops(int(found[1]), key)
 
 
 def _listed(value: str, key: str) -> Any:

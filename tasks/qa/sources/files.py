@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from tasks.errors import InputError
 from tasks.qa.reading import Row, RowError, hub, json_text, opening, tables
@@ -21,6 +21,7 @@ from tasks.qa.sources.base import Context, Keys, Source
 from tasks.sections import Positive
 
 HUB = "hf:"
+LONGEST_NAME = 100
 _SHOWN = 12
 _LAYOUTS: dict[Layout, str] = {"lines": "one object a line", "array": "an array", "object": "one object"}
 
@@ -30,13 +31,24 @@ def ending_of(path: Path) -> str:
     return path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
 
 
+def _name(value: str) -> str:
+    if not 1 <= len(value) <= LONGEST_NAME or value.strip() != value or value in (".", ".."):
+        raise ValueError(f"must be 1 to {LONGEST_NAME} characters, without space at its ends, and neither . nor ..")
+    if "/" in value or not value.isprintable():
+        raise ValueError("must hold neither / nor a control character")
+    return value
+
+
+Name = Annotated[str, AfterValidator(_name)]
+
+
 class PathKeys(Keys):
     """Where rows are: a path, or `hf:OWNER/NAME` with the data set's configuration `subset` and its split `part`.
 
     `hf:OWNER/NAME@REVISION` pins a revision. Without `part` the data set's split is the source's own.
     """
 
-    name: str = "corpus"
+    name: Name = "corpus"
     path: str
     limit: Annotated[Positive, Field(le=sys.maxsize)] | None = None
     licence: str | None = None
@@ -55,7 +67,7 @@ class PathKeys(Keys):
 class QuestionKeys(PathKeys):
     """Keys of a question set."""
 
-    name: str
+    name: Name
     split: Split
 
 

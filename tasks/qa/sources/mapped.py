@@ -75,7 +75,7 @@ class MappedSource(QuestionSource):
                 self.keys.name if source is None else fields.text(source, names["data_source"]),
                 fields.question(row[question_at], question_at),
                 self.answers(row[answers_at], answers_at),
-                max(1, len(golds), len(titles)) if hops is None else self.hops(hops, hops_at),
+                max(1, len(golds), len(titles)) if fields.absent(hops) else self.hops(hops, hops_at),
                 titles,
                 golds,
                 origin,

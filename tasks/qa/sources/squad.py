@@ -32,12 +32,12 @@ class Source(paragraphs.ParagraphSource):
 
     def _nested(self) -> Iterator[Row]:
         """The questions of all articles as flat rows: what is wrong costs the questions inside of it, and no other."""
-        number = 0
-        for number, (_, article) in enumerate(json_text.json_array(self.path, "data.item"), start=1):
+        number = None
+        for number, (_, article) in enumerate(json_text.json_array(self.path, "data.item")):
             outer = f"{self.path}, article {number}", article
             for part in _inside(outer, "paragraphs", "paragraph", "title"):
                 yield from _inside(part, "qas", "question", "title", "context")
-        if not number:
+        if number is None:
             mend = "squad takes an object with a list `data`, or one object a question"
             raise InputError("no articles under the key 'data'", where=str(self.path), mend=mend)
 
@@ -73,5 +73,5 @@ def _inside(outer: Row, key: str, called: str, *passed_on: str) -> Iterator[Row]
         yield origin, error
         return
     above = {name: content[name] for name in passed_on if name in content}
-    for number, one in enumerate(listed, start=1):
+    for number, one in enumerate(listed):
         yield as_row(f"{origin}, {called} {number}", {**one, **above} if isinstance(one, dict) else one)

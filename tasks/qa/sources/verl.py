@@ -42,7 +42,7 @@ class Source(QuestionSource):
                 data_source=source,
                 question=_question(row, extra),
                 golden_answers=_answers(row, extra),
-                hops=max(1, len(titles), len(golds)) if hops is None else fields.hops(hops, "extra_info.hops"),
+                hops=max(1, len(titles), len(golds)) if fields.absent(hops) else fields.hops(hops, "extra_info.hops"),
                 supporting_titles=titles,
                 gold_passage_ids=golds,
                 origin=origin,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tasks.agent.rewards import YES_NO, normalise
+from tasks.agent.rewards import YES_NO, matchable, normalise
+from tasks.qa.reading.answers import MISSING, list_as_text
 
-_QUOTED = r"""\s*['"].*['"]\s*,?\s*"""
-_LIST_AS_TEXT = re.compile(rf"""\[\s*\]|\[{_QUOTED}\]|\({_QUOTED}\)|\{{\s*['"].*\}}""", re.DOTALL)
-_MISSING_AS_TEXT = ("nan", "NaN", "<NA>")  # what pandas writes for a missing value
+# A missing value as Python writes it, and a true answer: SQuAD's to "How many treaties protected fundamental rights?".
+NONE = "None"
 _SEPARATORS = re.compile(r"\s*(?:(?<!\d)[,;|]|[,;|](?!\d))\s*")  # not the commas of 1,289,500
 _ENUMERATED = re.compile(r"(?:and|or|etc)\b|&")
 _PARTS, _WORDS = 3, 4
@@ -28,11 +28,11 @@ def answer_fault(answers: Sequence[str | None] | None) -> str | None:
             return "null among the golden answers"
         if not answer.strip():
             return "an empty golden answer"
-        if _LIST_AS_TEXT.fullmatch(answer.strip()):
+        if list_as_text(answer.strip()):
             return "a list written as text"
-        if answer.strip() in _MISSING_AS_TEXT:
+        if answer.strip() in MISSING:
             return "a missing value written as text"
-    if not any(normalise(answer) for answer in answers if answer):
+    if not matchable([answer for answer in answers if answer]):
         return "unmatchable: no word is left when normalised"
     return None
 

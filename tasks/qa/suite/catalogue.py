@@ -14,27 +14,37 @@ Severity = Literal["error", "warning"]
 
 @dataclass(frozen=True)
 class Entry:
-    """What a person is told when an expectation does not hold; `severity` may be changed by `validate.severity`."""
+    """What a person is told when an expectation does not hold; `severity` may be changed by `validate.severity`.
+
+    `elsewhere` is the mend of a table that `ingest` did not write, where it is another.
+    """
 
     severity: Severity
     mend: str
+    elsewhere: str | None = None
+
+    def told(self, stage: bool) -> str:
+        """The mend of a table that ingest wrote (`stage`), or of another one."""
+        return self.mend if stage or self.elsewhere is None else self.elsewhere
 
 
-_LEAK = "set ingest.drop_near_duplicates: true, or take these rows out of the training questions"
+_TAKE_OUT = "take these rows out of the training questions"
 
 # In the order in which failures are told.
 CATALOGUE: dict[str, Entry] = {
     "schema": Entry("error", "write the columns with these types; README.md says what a row holds"),
     "row-count": Entry("error", "bring more training questions, or lower validate.min_rows"),
     "rows": Entry("error", "mend these rows, or leave them out"),
-    "order": Entry("error", "set ingest.shuffle: true; a table made elsewhere: shuffle it, and keep the result"),
-    "leakage-exact": Entry("error", "take these rows out of the training questions"),
-    "leakage-near": Entry("error", _LEAK),
+    "order": Entry("error", "set ingest.shuffle: true", "shuffle the rows, and keep the result"),
+    "leakage-exact": Entry("error", _TAKE_OUT),
+    "leakage-near": Entry("error", f"set ingest.drop_near_duplicates: true, or {_TAKE_OUT}", _TAKE_OUT),
     "leakage-similar": Entry(
         "warning", "look whether the word makes another question of it; take out those where it does not"
     ),
     "leakage-passages": Entry(
-        "warning", "set ingest.separate: passage, where held-out questions shall need new passages"
+        "warning",
+        "set ingest.separate: passage, where held-out questions shall need new passages",
+        "take these rows out, where held-out questions shall need new passages",
     ),
     "answers": Entry("error", "give every question a list of answers as plain text, or leave it out"),
     "answers-joined": Entry("warning", "split answers that are joined by commas into a list"),

@@ -51,6 +51,10 @@ class Settings:
     corpus: Path | None = None
     near: bool = True
 
+    def name(self, expectation: Expectation, name: str) -> Expectation:
+        """An expectation with its name in the catalogue and what goes with it."""
+        return named(expectation, name, self.severities[name], self.stage)
+
 
 def check(tables: Mapping[str, Path], settings: Settings, folder: Path) -> tuple[list[Outcome], dict[str, int]]:
     """Check tables of rows; write the Data Docs of all, and every row that is not as expected (`findings.py`).
@@ -76,11 +80,11 @@ def check(tables: Mapping[str, Path], settings: Settings, folder: Path) -> tuple
     frames, suites = {}, {}
     for number, (name, path) in enumerate(tables.items()):
         columns = ExpectVerlColumns(path=str(path), stage=settings.stage, description="The columns and their types.")
-        suites[name] = [named(columns, "schema", settings.severities)]
+        suites[name] = [settings.name(columns, "schema")]
         frames[name] = pd.DataFrame()
         if name in whole:
             held_out = [whole[other] for other in names[number + 1 :] if other in whole]
-            frames[name] = _with_findings(whole[name], held_out, golds, settings.near)
+            frames[name] = _with_findings(whole[name], held_out, golds, settings)
             suites[name] += _expectations(number == 0, bool(held_out), settings)
             if held_out:
                 settings.say(f"{name}: compared with {', '.join(one.name for one in held_out)}")
@@ -91,15 +95,15 @@ def check(tables: Mapping[str, Path], settings: Settings, folder: Path) -> tuple
     return outcomes, rows
 
 
-def _with_findings(table: Survey, held_out: list[Survey], golds: Golds | None, alike: bool) -> pd.DataFrame:
+def _with_findings(table: Survey, held_out: list[Survey], golds: Golds | None, settings: Settings) -> pd.DataFrame:
     """The table's frame and what was found in comparison: texts that say what is wrong with a row, None elsewhere."""
     told: dict[str, list[str | None]] = {
-        "repeated_id": overlap.repeated_ids(table, held_out),
+        "repeated_id": overlap.repeated_ids(table, held_out, by_source=not settings.stage),
         "repeated_question": overlap.repeated_questions(table),
     }
     judged: dict[str, Any] = {}
     if held_out:
-        told |= overlap.leaks(table, held_out, alike=alike)
+        told |= overlap.leaks(table, held_out, alike=settings.near)
         judged["shared_passage"] = overlap.shared_passages(table, held_out)
     if golds is not None:
         told["missing_passage"] = golds.missing(table)
@@ -116,17 +120,18 @@ def _expectations(learnt_from: bool, compared: bool, settings: Settings) -> list
 
     def null(name: str, column: str, description: str) -> Expectation:
         one = gxe.ExpectColumnValuesToBeNull(column=column, description=description)
-        return named(one, name, settings.severities)
+        return settings.name(one, name)
 
     def share(name: str, column: str, side: str, limit: float, description: str) -> Expectation:
         one = ExpectShareBySource(column=column, side=side, limit=limit, description=description)
-        return named(one, name, settings.severities)
+        return settings.name(one, name)
 
+    within = "" if settings.stage else " in a data_source"
     suite = [
-        null("rows", "row_fault", "Every row has what verl and the agent read."),
+        null("rows", "row_fault", "Every row has what verl, the agent and the reward read."),
         null("answers", "answer_fault", "Every question has answers that can be matched."),
         share("answers-joined", "joined", "at most", JOINED, "Few answers read as several that were joined."),
-        null("unique-ids", "repeated_id", "No id comes twice, over all tables."),
+        null("unique-ids", "repeated_id", f"No id comes twice{within}, over all tables."),
         null("unique-questions", "repeated_question", "No question comes twice, whatever its case and punctuation."),
     ]
     if settings.measure is not None:
@@ -137,7 +142,7 @@ def _expectations(learnt_from: bool, compared: bool, settings: Settings) -> list
             max_value=limit,
             description=f"A prompt has at most {limit} of the policy's tokens (episode.max_prompt_tokens).",
         )
-        suite.append(named(between, "prompt-tokens", settings.severities))
+        suite.append(settings.name(between, "prompt-tokens"))
     if settings.corpus is not None:
         suite += [
             null("gold-passages", "missing_passage", "Every gold passage is in the corpus."),
@@ -159,7 +164,7 @@ def _expectations(learnt_from: bool, compared: bool, settings: Settings) -> list
             false_alarm=settings.false_alarm, description="The rows stand in an order that a fair shuffle could give."
         )
         suite += [
-            named(count, "row-count", settings.severities),
-            named(order, "order", settings.severities),
+            settings.name(count, "row-count"),
+            settings.name(order, "order"),
         ]
     return suite

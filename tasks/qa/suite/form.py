@@ -7,8 +7,9 @@ Search-R1's or verl's own examples have them.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from tasks.errors import InputError
+from tasks.qa.reading.opening import PARQUET, regular
 
 Kind = Literal["text", "integer", "any"]
 
@@ -43,6 +45,7 @@ _FIELDS: tuple[tuple[str, Kind, tuple[str, ...]], ...] = (
             "golden_answers[]",
             "reward_model.ground_truth.target[]",
             "reward_model.ground_truth.target",
+            "reward_model.ground_truth[]",
             "reward_model.ground_truth",
             "extra_info.answer",
         ),
@@ -51,7 +54,10 @@ _FIELDS: tuple[tuple[str, Kind, tuple[str, ...]], ...] = (
     ("titles", "text", ("extra_info.supporting_titles[]", "supporting_titles[]")),
     ("golds", "text", ("extra_info.gold_passage_ids[]", "gold_passage_ids[]")),
 )
-NEEDED = ("data_source", "role", "content", "ground_truth", "question", "answers")
+NEEDED = ("data_source", "role", "content", "ground_truth", "answers")
+_TYPED = (*NEEDED, "question")  # where it stands it must have its type; without it the prompt is the question
+_MARK = re.compile(r"\bquestion:", re.IGNORECASE)
+_SHOWN = 40
 _NAMES = {"text": "string", "integer": "int64", "any": "any type"}
 
 
@@ -59,12 +65,15 @@ def open_table(path: Path) -> pq.ParquetFile:
     """A parquet file, ready to be read.
 
     Raises:
-        InputError: it is missing, a folder, or no whole parquet file.
+        InputError: it is missing, can't be read, a folder, or no whole parquet file.
     """
-    if not path.exists():
-        raise InputError("no such file", where=str(path), mend="name a parquet file")
-    if not path.is_file():
-        raise InputError("a folder, not a parquet file", where=str(path), mend="name one file")
+    regular(path)
+    with path.open("rb") as file:
+        head = file.read(_SHOWN)
+    if not head.startswith(PARQUET):
+        what = repr(head)[1:] if head.isascii() else "bytes"
+        mend = "write the rows as parquet; `ingest` reads CSV and JSON"
+        raise InputError(f"not parquet: it begins with {what}", where=str(path), mend=mend)
     try:
         return pq.ParquetFile(path)
     except (pa.ArrowInvalid, OSError) as error:
@@ -87,7 +96,8 @@ def _leaves(path: str, of: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
         yield from _leaves(f"{path}[]", of.value_type)
 
 
-def _fits(of: pa.DataType, kind: Kind) -> bool:
+def fits(of: pa.DataType, kind: Kind) -> bool:
+    """Whether a column of a type can hold values of a kind."""
     if pt.is_dictionary(of):
         of = of.value_type
     # A column without any value has the type null; that its values are missing is told row by row.
@@ -113,24 +123,35 @@ def resolve(schema: pa.Schema, *, stage: bool) -> tuple[dict[str, str], list[str
     faults = [f"{name}: comes twice" for name, count in Counter(schema.names).items() if count > 1]
     for field, kind, known in _FIELDS:
         candidates = known[:1] if stage else known
-        there = [path for path in candidates if path in found]
-        fitting = [path for path in there if _fits(found[path], kind)]
-        if fitting:
-            paths[field] = fitting[0]
-        elif there and (stage or field in NEEDED):
-            faults.append(f"{there[0]}: got {found[there[0]]}, wanted {_NAMES[kind]}")
-        elif stage or field in NEEDED:
-            faults.append(_missing(candidates[0], kind, found))
+        path, fault = _place(candidates, kind, found)
+        if path is None and fault is None and (stage or field in NEEDED):
+            fault = f"{candidates[0]}: missing, wanted {_NAMES[kind]}"
+        if path is not None:
+            paths[field] = path
+        if fault is not None and (stage or field in _TYPED):
+            faults.append(fault)
     return paths, faults
 
 
-def _missing(path: str, kind: Kind, found: dict[str, pa.DataType]) -> str:
-    """The fault of a column that isn't there: perhaps one above it has another type, as text where a list should be."""
-    above = path.removesuffix("[]") if path.endswith("[]") else path
-    if above != path and above in found:
-        # A list without any element may have come as a column of nulls.
-        return f"{above}: got {found[above]}, wanted list<{_NAMES[kind]}>"
-    return f"{path}: missing, wanted {_NAMES[kind]}"
+def _place(candidates: Sequence[str], kind: Kind, found: dict[str, pa.DataType]) -> tuple[str | None, str | None]:
+    """The path at which a field stands, or what is wrong with the column in its first place; neither: it is nowhere.
+
+    A column of another type is never passed over for one in a later place, a structure without the field is.
+    """
+    columns = [path.removesuffix("[]") for path in candidates]
+    for column in dict.fromkeys(columns):
+        if column not in found:
+            continue
+        forms = [path for path in candidates if path.removesuffix("[]") == column]
+        fitting = [path for path in forms if path in found and fits(found[path], kind)]
+        if fitting:
+            return fitting[0], None
+        if pt.is_struct(found[column]) and column != columns[-1]:
+            continue
+        if forms[0] in found:
+            return None, f"{forms[0]}: got {found[forms[0]]}, wanted {_NAMES[kind]}"
+        return None, f"{column}: got {found[column]}, wanted list<{_NAMES[kind]}>"
+    return None, None
 
 
 def column(batch: pa.RecordBatch, path: str) -> pa.Array:
@@ -148,3 +169,19 @@ def prompt_fault(prompt: Any) -> str | None:
     if not messages or any(not (isinstance(m, dict) and m.get("role") and m.get("content")) for m in messages):
         return "prompt: a message without role or content"
     return None if messages[-1]["role"] == "user" else "prompt: does not end with the user"
+
+
+def question_fault(prompt: Any, question: str) -> str | None:
+    """What keeps a valid prompt from asking a question, whatever space is between its words."""
+    if not question:
+        return "prompt: asks nothing"
+    content = prompt[-1]["content"]
+    if question in content or " ".join(question.split()) in " ".join(content.split()):
+        return None
+    return "prompt: does not hold the question"
+
+
+def asked(prompt: Any) -> str:
+    """The question of a prompt: the user's last message, of which what follows the last `Question:`; "" without one."""
+    messages = [m for m in prompt or () if isinstance(m, dict) and m.get("role") == "user" and m.get("content")]
+    return _MARK.split(messages[-1]["content"])[-1].strip() if messages else ""

@@ -58,16 +58,23 @@ def repeated_questions(table: Survey) -> list[str | None]:
     )
 
 
-def repeated_ids(table: Survey, held_out: Sequence[Survey]) -> list[str | None]:
-    """For each row where its id came before: in an earlier row, or in a table that measures; None where nowhere."""
-    identities = table.frame["id"]
-    found = _earlier(identities, len(identities), lambda row, first: f"{identities[row]!r} as in row {first}")
+def repeated_ids(table: Survey, held_out: Sequence[Survey], *, by_source: bool = False) -> list[str | None]:
+    """For each row where its id came before: in an earlier row, or in a table that measures; None where nowhere.
+
+    `by_source`: ids start anew in every `data_source`, as in Search-R1's merged sets.
+    """
+    identities, keys = table.frame["id"], _ids(table, by_source)
+    found = _earlier(keys, len(keys), lambda row, first: f"{identities[row]!r} as in row {first}")
     for other in held_out:
-        rows = {identity: row for row, identity in other.frame["id"].dropna().items()}
-        for row in np.flatnonzero(identities.isin(list(rows))):
-            identity = identities[row]
-            found[row] = found[row] or f"{identity!r} as in row {rows[identity]} of {other.name}"
+        rows = {key: row for row, key in _ids(other, by_source).dropna().items()}
+        for row in np.flatnonzero(keys.isin(list(rows))):
+            found[row] = found[row] or f"{identities[row]!r} as in row {rows[keys[row]]} of {other.name}"
     return found
+
+
+def _ids(table: Survey, by_source: bool) -> pd.Series:
+    identities = table.frame["id"]
+    return table.frame["data_source"].fillna("") + "\0" + identities if by_source else identities
 
 
 def _earlier(keys: pd.Series, rows: int, told: Callable[[int, int], str]) -> list[str | None]:

@@ -33,6 +33,7 @@ class Outcome:
         brief: `observed` without what the rows hold.
         where: the file.
         details: figures of its own.
+        mend: how to put it right.
     """
 
     table: str
@@ -44,11 +45,7 @@ class Outcome:
     brief: str
     where: str
     details: dict[str, Any]
-
-    @property
-    def mend(self) -> str:
-        """How to put it right."""
-        return CATALOGUE[self.name].mend
+    mend: str
 
     @property
     def record(self) -> dict[str, Any]:
@@ -62,12 +59,12 @@ class Outcome:
         }
 
 
-def named(expectation: Expectation, name: str, severities: Mapping[str, Severity]) -> Expectation:
+def named(expectation: Expectation, name: str, severity: Severity, stage: bool) -> Expectation:
     """Give an expectation its name in the catalogue, its severity and its mend, which the Data Docs show."""
-    critical = severities[name] == "error"
-    expectation.severity = FailureSeverity.CRITICAL if critical else FailureSeverity.WARNING
-    expectation.meta = {"name": name, "severity": severities[name]}
-    expectation.notes = f"{name} ({severities[name]}). To mend it: {CATALOGUE[name].mend}."
+    expectation.severity = FailureSeverity.CRITICAL if severity == "error" else FailureSeverity.WARNING
+    mend = CATALOGUE[name].told(stage)
+    expectation.meta = {"name": name, "severity": severity, "mend": mend}
+    expectation.notes = f"{name} ({severity}). To mend it: {mend}."
     return expectation
 
 
@@ -148,6 +145,7 @@ def _outcome(table: str, path: Path, rows: int, result: ExpectationValidationRes
         brief=_line(brief),
         where=str(path),
         details=details,
+        mend=config.meta["mend"],
     )
 
 

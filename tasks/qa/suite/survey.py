@@ -22,9 +22,11 @@ import pyarrow.parquet as pq
 from tasks.errors import InputError
 from tasks.qa import near
 from tasks.qa.suite import form
-from tasks.qa.suite.answers import answer_fault, looks_joined
+from tasks.qa.suite.answers import NONE, answer_fault, looks_joined
+from tasks.qa.suite.row_faults import row_faults
 
 ROWS = 8192  # of a batch
+FEW_NONE = 0.01  # share of a source's questions whose only answer may be "None"; a single one always may
 _PATIENCE = 5.0  # seconds between two lines of progress
 _TEXT, _TEXTS = pa.string(), pa.list_(pa.string())
 _OF_PROMPT = ("role", "content")
@@ -46,7 +48,7 @@ class Survey:
             `row_fault`, `answer_fault`: what is wrong, null where nothing is;
             `joined`: whether the only answer reads as several;
             `prompt_tokens`: null where there is no valid prompt or nothing to measure with.
-        questions: texts, "" where there is none.
+        questions: texts; the prompt's where the row names none, "" where that has none either.
         answers, golds: lists of texts, empty where there are none.
     """
 
@@ -92,8 +94,10 @@ def survey(
     told, read = time.monotonic(), 0
     for batch in _batches(file, path, wanted):
         columns = {field: _column(batch, field, of) for field, of in paths.items() if field not in _OF_PROMPT}
-        parts.append(_reduce(columns, batch.column("prompt").to_pylist(), paths, stage, measure))
-        texts["question"].append(pc.fill_null(columns["question"], ""))
+        prompts = batch.column("prompt").to_pylist()
+        questions = _questions(columns.get("question"), prompts)
+        parts.append(_reduce(batch, columns, questions, prompts, paths, stage, measure))
+        texts["question"].append(pa.array(questions, _TEXT))
         texts["answers"].append(_whole(columns["answers"]))
         texts["golds"].append(_whole(columns.get("golds", pa.nulls(batch.num_rows, _TEXTS))))
         read += batch.num_rows
@@ -103,7 +107,9 @@ def survey(
     if not parts:
         empty = {field: pa.array([], _TEXTS if field in ("answers", "golds") else _TEXT) for field in texts}
         return Survey(name, path, _frame(0), *(pa.chunked_array([array]) for array in empty.values()))
-    return Survey(name, path, pd.concat(parts, ignore_index=True), *(pa.chunked_array(of) for of in texts.values()))
+    frame = pd.concat(parts, ignore_index=True)
+    _note_none(frame, pa.chunked_array(texts["answers"]))
+    return Survey(name, path, frame, *(pa.chunked_array(of) for of in texts.values()))
 
 
 def _batches(file: pq.ParquetFile, path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
@@ -147,6 +153,14 @@ def _column(batch: pa.RecordBatch, field: str, of: str) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(np.arange(len(array) + 1, dtype=np.int32)), array.cast(_TEXT))
 
 
+def _questions(named: pa.Array | None, prompts: list[Any]) -> list[str]:
+    """The questions that rows name, else those that their prompts ask."""
+    given = [None] * len(prompts) if named is None else named.to_pylist()
+    return [
+        one if one and not one.isspace() else form.asked(prompt) for one, prompt in zip(given, prompts, strict=True)
+    ]
+
+
 def _whole(lists: pa.Array) -> pa.Array:
     """The lists without null elements; an empty list where there is none."""
     if lists.null_count == 0 and pc.list_flatten(lists).null_count == 0:
@@ -171,9 +185,14 @@ def _frame(rows: int, **columns: Any) -> pd.DataFrame:
 
 
 def _reduce(
-    columns: dict[str, pa.Array], prompts: list[Any], paths: dict[str, str], stage: bool, measure: Measure | None
+    batch: pa.RecordBatch,
+    columns: dict[str, pa.Array],
+    questions: list[str],
+    prompts: list[Any],
+    paths: dict[str, str],
+    stage: bool,
+    measure: Measure | None,
 ) -> pd.DataFrame:
-    faults = [form.prompt_fault(prompt) for prompt in prompts]
     answers = columns["answers"].to_pylist()
     given: dict[str, Any] = {
         name: columns[name].to_pandas() for name in ("id", "data_source", "hops") if name in columns
@@ -181,36 +200,27 @@ def _reduce(
     if "golds" in columns:
         given["passage"] = [golds[0] if golds else None for golds in columns["golds"].to_pylist()]
     if measure is not None:
-        given["prompt_tokens"] = _lengths(prompts, faults, measure)
-    _note_row_faults(faults, columns, paths, stage)
+        given["prompt_tokens"] = _lengths(prompts, measure)
     return _frame(
         len(prompts),
         **given,
-        row_fault=faults,
+        row_fault=row_faults(batch, columns, prompts, questions, paths, stage=stage),
         answer_fault=[answer_fault(one) for one in answers],
         joined=[looks_joined(one) for one in answers],
     )
 
 
-def _lengths(prompts: list[Any], faults: list[str | None], measure: Measure) -> list[int | None]:
-    found = iter(measure([prompt for prompt, fault in zip(prompts, faults, strict=True) if fault is None]))
-    return [next(found) if fault is None else None for fault in faults]
+def _lengths(prompts: list[Any], measure: Measure) -> list[int | None]:
+    valid = [form.prompt_fault(prompt) is None for prompt in prompts]
+    found = iter(measure([prompt for prompt, one in zip(prompts, valid, strict=True) if one]))
+    return [next(found) if one else None for one in valid]
 
 
-def _note_row_faults(
-    faults: list[str | None], columns: dict[str, pa.Array], paths: dict[str, str], stage: bool
-) -> None:
-    """Fill in, for each row without a fault, the first thing that keeps verl or the agent from reading it."""
-
-    def note(wrong: pa.Array, fault: str) -> None:
-        for row in np.flatnonzero(wrong.fill_null(False).to_numpy(zero_copy_only=False)):
-            faults[row] = faults[row] or fault
-
-    for field, array in columns.items():
-        if field != "answers" and (stage or field in form.NEEDED):
-            note(array.is_null(), f"{paths[field].removesuffix('[]')}: null")
-    note(pc.equal(pc.utf8_trim_whitespace(columns["question"]), ""), f"{paths['question']}: blank")
-    if "style" in columns:
-        note(pc.not_equal(columns["style"], "rule"), f"{paths['style']}: not 'rule'")
-    if "hops" in columns:
-        note(pc.less(columns["hops"], 1), f"{paths['hops']}: below 1")
+def _note_none(frame: pd.DataFrame, answers: pa.ChunkedArray) -> None:
+    """Fill in the fault of every answer "None" of sources that have too many of them to be meant."""
+    if not pc.any(pc.equal(pc.list_flatten(answers), NONE)).as_py():
+        return
+    none = pd.Series([answer == [NONE] for answer in values(answers)], frame.index, bool)
+    groups = none.groupby(frame["data_source"].fillna(""))
+    missing = none & (groups.transform("sum") > 1) & (groups.transform("mean") > FEW_NONE)
+    frame.loc[missing & frame["answer_fault"].isna(), "answer_fault"] = "a missing value written as text"

@@ -29,10 +29,10 @@ def test_how_json_is_laid_out(tmp_path, text, layout):
 def test_elements_below_a_key_and_rows_after_which_it_breaks(tmp_path):
     (tmp_path / "q").write_text('{"version": 1, "data": [{"a": 1.5}, 7]}')
     first, second = json_text.json_array(tmp_path / "q", "data.item")
-    assert first == (f"{tmp_path}/q, row 1", {"a": 1.5})
+    assert first == (f"{tmp_path}/q, row 0", {"a": 1.5})
     assert isinstance(second[1], RowError) and second[1].reason == "not_an_object"
     (tmp_path / "q").write_text('[{"a": 1}, {"a": 2}, {')
-    with pytest.raises(InputError, match=r"q, after row 2: not JSON"):
+    with pytest.raises(InputError, match=r"q, from row 2 on: not JSON"):
         list(json_text.json_array(tmp_path / "q"))
 
 
@@ -41,7 +41,7 @@ def test_what_is_nested_too_deeply_is_refused_before_it_fills_the_memory(tmp_pat
     assert len(list(json_text.json_array(tmp_path / "q"))) == 1
     (tmp_path / "q").write_text("[" * 1_000_000)
     tracemalloc.start()
-    with pytest.raises(InputError, match="q, after row 0: nested more than 100 deep"):
+    with pytest.raises(InputError, match="q, from row 0 on: nested more than 100 deep"):
         list(json_text.json_array(tmp_path / "q"))
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -54,5 +54,5 @@ def test_a_key_that_comes_twice_is_found_at_any_depth(tmp_path):
     with pytest.raises(RowError, match="key 'b' comes twice in one object"):
         json_text.decoded(text)
     (tmp_path / "q").write_text(f'[{{"a": {{"b": 1}}, "b": 2}}, {text}]')
-    with pytest.raises(InputError, match="q, after row 1: key 'b' comes twice in one object"):
+    with pytest.raises(InputError, match="q, from row 1 on: key 'b' comes twice in one object"):
         list(json_text.json_array(tmp_path / "q"))

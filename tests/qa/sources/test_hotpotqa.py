@@ -121,7 +121,7 @@ def test_gold_passages_are_found_in_a_corpus(tmp_path, read):
 def test_what_is_wrong_with_a_row_is_said(tmp_path, read, change, reason, message):
     (tmp_path / "q.json").write_text(json.dumps([{**ROW, **change}]))
     fault = read("hotpotqa", "q.json").fault
-    assert (fault.reason, fault.origin) == (reason, f"{tmp_path}/q.json, row 1")
+    assert (fault.reason, fault.origin) == (reason, f"{tmp_path}/q.json, row 0")
     assert fault.message.startswith(message)
 
 

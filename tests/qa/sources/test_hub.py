@@ -27,7 +27,7 @@ def test_a_data_set_is_read_by_split(tmp_path, read, hub):
         ("mine-validation-1", "validation 0?", ("x", "y z")),
         ("mine-validation-2", "validation 1?", ("x", "y z")),
     ]
-    assert found.questions[1].origin == "hf:set, row 2"
+    assert found.questions[1].origin == "hf:set, row 1"
 
 
 def test_a_part_of_another_name_a_limit_and_columns(read, hub):
@@ -107,7 +107,7 @@ def test_a_revision_is_pinned_and_its_commit_recorded(read, hub, monkeypatch):
 
     monkeypatch.setattr("datasets.load_dataset_builder", load_dataset_builder)
     found = read("nq-open", "hf:google/nq_open@5dd9790", subset="full")
-    assert found.questions[0].origin == "hf:google/nq_open@5dd9790, subset full, row 1"
+    assert found.questions[0].origin == "hf:google/nq_open@5dd9790, subset full, row 0"
     assert asked == {"name": "google/nq_open", "revision": "5dd9790", "subset": "full"}
     known = found.source.provenance()
     assert (known["path"], known["commit"]) == ("hf:google/nq_open@5dd9790", commit)

@@ -11,7 +11,7 @@ from tasks.qa.records import Passage
 CONTEXT = "Karo scored 308 points."
 ASKED = {"id": "s1", "question": "How many points?", "answers": [{"answer_start": 12, "text": "308"}] * 2}
 IMPOSSIBLE = {"id": "s2", "question": "How many goals?", "answers": [], "is_impossible": True}
-FIRST = "article 1, paragraph 1, question 1"
+FIRST = "article 0, paragraph 0, question 0"
 FLAT = {
     "id": "s1",
     "title": "Caf%C3%A9_50",
@@ -40,7 +40,7 @@ def test_the_published_form(tmp_path, read, indent, first):
     (fault,) = found.faults
     assert (fault.reason, fault.origin) == (
         "unanswerable",
-        f"{tmp_path}/q.json, article 1, paragraph 1, question 2",
+        f"{tmp_path}/q.json, article 0, paragraph 0, question 1",
     )
 
 
@@ -81,20 +81,20 @@ def test_a_corpus_passage_holds_the_paragraph(tmp_path, read):
             official({**ASKED, "answers": [{"text": 308}]}),
             FIRST,
             "wrong_type",
-            "answers.text: must be a text, got a number",
+            "answers.text: must be a text, got the number 308",
         ),
         (official({**ASKED, "answers": None}), FIRST, "wrong_type", "answers: must be a list, got null"),
-        (official(5), FIRST, "not_an_object", "must be an object with keys, got a number"),
-        ({"data": [{"title": "a"}]}, "article 1", "missing_key", "key 'paragraphs' is missing"),
-        ({"data": [{"paragraphs": [{}]}]}, "article 1, paragraph 1", "missing_key", "key 'qas' is missing"),
+        (official(5), FIRST, "not_an_object", "must be an object with keys, got the number 5"),
+        ({"data": [{"title": "a"}]}, "article 0", "missing_key", "key 'paragraphs' is missing"),
+        ({"data": [{"paragraphs": [{}]}]}, "article 0, paragraph 0", "missing_key", "key 'qas' is missing"),
         (
             {"data": [{"paragraphs": [[]]}]},
-            "article 1, paragraph 1",
+            "article 0, paragraph 0",
             "not_an_object",
             "must be an object with keys, got",
         ),
         ({"data": [{"paragraphs": [{"qas": [ASKED]}]}]}, FIRST, "missing_key", "key 'context' is missing"),
-        ({"data": ["a"]}, "article 1", "not_an_object", "must be an object with keys, got a text"),
+        ({"data": ["a"]}, "article 0", "not_an_object", "must be an object with keys, got a text"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path, read, content, origin, reason, message):
@@ -120,13 +120,13 @@ def test_a_wrong_part_costs_its_own_questions_only(tmp_path, read):
     (tmp_path / "q.json").write_text(json.dumps({"version": "1.1", "data": articles}))
     found = read("squad", "q.json")
     assert [question.id for question in found.questions] == ["0.0", "0.1", "2.0", "2.1", "3.0"]
-    assert found.questions[-1].origin == f"{tmp_path}/q.json, article 2, paragraph 1, question 1"
-    assert [(fault.origin.removeprefix(f"{tmp_path}/q.json, article 1, "), fault.reason) for fault in found.faults] == [
-        ("paragraph 2, question 1", "missing_key"),
-        ("paragraph 2, question 2", "missing_key"),
-        ("paragraph 2, question 3", "missing_key"),
-        ("paragraph 3", "wrong_type"),
-        ("paragraph 4, question 2", "not_an_object"),
+    assert found.questions[-1].origin == f"{tmp_path}/q.json, article 1, paragraph 0, question 0"
+    assert [(fault.origin.removeprefix(f"{tmp_path}/q.json, article 0, "), fault.reason) for fault in found.faults] == [
+        ("paragraph 1, question 0", "missing_key"),
+        ("paragraph 1, question 1", "missing_key"),
+        ("paragraph 1, question 2", "missing_key"),
+        ("paragraph 2", "wrong_type"),
+        ("paragraph 3, question 1", "not_an_object"),
     ]
 
 

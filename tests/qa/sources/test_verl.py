@@ -113,7 +113,7 @@ def test_what_ingest_writes_is_read(read_row):
         (
             truth({"target": [1960]}),
             "wrong_type",
-            "reward_model.ground_truth.target: must be a text, got a number; write it",
+            "reward_model.ground_truth.target: must be a text, got the number 1960; w",
         ),
         (
             truth({"answer": "x"}),

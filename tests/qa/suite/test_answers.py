@@ -13,7 +13,8 @@ from tasks.qa.suite.answers import answer_fault, is_computed, looks_joined
         (["the", "The Hague"], None),
         (["[REC]"], None),
         (["('Til) Kingdom Come"], None),
-        (["None"], None),
+        (["None"], None),  # see the survey
+        (["none", "N/A", "(2006)", "(1, 2)", "[a]", "['Til] Dawn [1]x]", "null and void", "[sic], [1066]ad]"], None),
         (None, "no golden answer"),
         ([], "no golden answer"),
         (["Paris", None], "null among"),
@@ -24,7 +25,10 @@ from tasks.qa.suite.answers import answer_fault, is_computed, looks_joined
         (["('a',)"], "a list written as text"),
         (["{'target': ['a']}"], "a list written as text"),
         (["[]"], "a list written as text"),
-        (["nan"], "a missing value"),
+        *[([text], "a list written as text") for text in ("[None]", "[nan]", "['Paris', nan]", "[nan, 'Paris']")],
+        *[([text], "a list written as text") for text in ("[1, 2]", "[1 2]", "[1.5]", "['a',\n None]")],
+        *[([text], "a list written as text") for text in ("array(['a b'], dtype=object)", "array([], dtype=object)")],
+        *[(["Paris", text], "a missing value") for text in ("nan", "NaN", "NaT", "<NA>", "null", "NULL", " nan ")],
         (["the", "?!"], "unmatchable"),
     ],
 )

@@ -48,7 +48,11 @@ def test_good_rows_pass_and_the_docs_need_no_network(run, splits, tmp_path):
 
 
 def change(rows, number, **info):
-    rows[number]["extra_info"].update(info)
+    """Change a row's values, and what its prompt and its reward have of them."""
+    row = rows[number]
+    row["extra_info"].update(info)
+    row["prompt"] = [{"role": "user", "content": row["extra_info"]["question"]}]
+    row["reward_model"]["ground_truth"]["target"] = row["extra_info"]["golden_answers"]
 
 
 def test_each_fault_is_found_where_it_is(run, splits, tmp_path):
@@ -59,7 +63,7 @@ def test_each_fault_is_found_where_it_is(run, splits, tmp_path):
     change(train, 7, question="in train who has number 8 of train", golden_answers=["['x']"])
     change(train, 9, gold_passage_ids=["train-9", "lost"])
     train[10]["agent_name"] = None
-    train[11]["prompt"][0]["content"] = "word " * 31
+    train[11]["prompt"][0]["content"] += " word" * 22
     change(splits["validation"], 2, id="test-4")
     change(test, 0, golden_answers=["a, b, c"])
     outcomes, rows = run(splits)
@@ -139,10 +143,7 @@ def test_a_warning_goes_on(run, splits):
     outcomes, rows = run({"train": blocks}, severity={"order": "warning"})
     assert report.refusal(outcomes, Path(), rows=False) is None
     told, summary = report.lines(outcomes, rows)
-    assert told == (
-        "warning: train, order: run of data_source, from row 0 on; set ingest.shuffle: true; a table made elsewhere: "
-        "shuffle it, and keep the result"
-    )
+    assert told == "warning: train, order: run of data_source, from row 0 on; set ingest.shuffle: true"
     assert summary == "train 40 rows: 10 of 11 expectations hold, 1 warning"
 
 
@@ -189,5 +190,5 @@ def test_near_duplicates_can_be_left_alone(run, splits):
 
 def test_a_corpus_that_is_none_is_refused(run, splits, tmp_path):
     (tmp_path / "text").write_text("id,title,text\n")
-    with pytest.raises(InputError, match="text: not a whole parquet file"):
+    with pytest.raises(InputError, match="text: not parquet: it begins with 'id,title,text"):
         run(splits, corpus=tmp_path / "text")

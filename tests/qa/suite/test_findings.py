@@ -16,7 +16,8 @@ def test_every_leaking_row_is_told_with_the_other_row(run, splits, tmp_path):
     train = splits["train"]
     # More than any report shows a sample of.
     for number in range(0, 40, 2):
-        train[number]["extra_info"]["question"] = f"in TEST who has {'<b>' * (number == 4)} number 1 of test"
+        question = f"in TEST who has {'<b>' * (number == 4)} number 1 of test"
+        train[number]["extra_info"]["question"] = train[number]["prompt"][0]["content"] = question
     train[4]["extra_info"].update(id=None, gold_passage_ids=["test-1"])
     run(splits)
     leaks = [one for one in found(tmp_path) if one["expectation"] == "leakage-exact"]
@@ -37,8 +38,9 @@ def test_each_kind_of_expectation_tells_its_rows(run, splits, tmp_path):
     train, test = splits["train"], splits["test"]
     for number in (4, 6):
         train[number]["extra_info"]["gold_passage_ids"] = ["train-4", "test-2"]
-    train[11]["prompt"][0]["content"] = "word " * 31
-    test[0]["extra_info"]["golden_answers"] = ["a, b, c"]
+    train[11]["prompt"][0]["content"] += " word" * 22
+    for of in (test[0]["extra_info"], test[0]["reward_model"]["ground_truth"]):
+        of.update({key: ["a, b, c"] for key in of.keys() & {"golden_answers", "target"}})
     run(splits)
     assert [(one["table"], one["expectation"], one["row"], one["what"]) for one in found(tmp_path)] == [
         ("train", "prompt-tokens", 11, "31, not 1 to 30"),

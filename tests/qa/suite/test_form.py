@@ -1,8 +1,10 @@
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
 from tasks.errors import InputError
-from tasks.qa.suite.form import open_table, prompt_fault, resolve
+from tasks.qa.suite.form import asked, open_table, prompt_fault, question_fault, resolve
 
 
 def replaced(schema, top, field):
@@ -79,17 +81,79 @@ def test_fields_of_other_tables_are_found_where_they_stand():
         ]
     )
     assert resolve(plain, stage=False)[0]["answers"] == "reward_model.ground_truth"
-    assert resolve(plain.remove(3), stage=False)[1] == ["extra_info.question: missing, wanted string"]
+    # Without a question there is the prompt.
+    paths, faults = resolve(plain.remove(3), stage=False)
+    assert (faults, "question" in paths) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("answers", "fault"),
+    [
+        (pa.list_(pa.float64()), "golden_answers[]: got double, wanted string"),
+        (pa.list_(pa.list_(pa.string())), "golden_answers[]: got list<element: string>, wanted string"),
+        (pa.string(), "golden_answers: got string, wanted list<string>"),
+        (pa.null(), "golden_answers: got null, wanted list<string>"),
+    ],
+)
+@pytest.mark.parametrize("nested_in", ["", "extra_info."])
+def test_answers_of_another_type_are_never_passed_over(answers, fault, nested_in):
+    columns = [
+        ("data_source", pa.string()),
+        ("prompt", pa.list_(pa.struct([("content", pa.string()), ("role", pa.string())]))),
+        ("reward_model", pa.struct([("ground_truth", pa.struct([("target", pa.list_(pa.string()))]))])),
+    ]
+    wrong = ("golden_answers", answers)
+    columns.append(("extra_info", pa.struct([wrong])) if nested_in else wrong)
+    told = resolve(pa.schema(columns), stage=False)[1]
+    assert [one.replace("item: ", "element: ") for one in told] == [nested_in + fault]
+
+
+def test_a_question_of_another_type_is_not_taken_from_the_prompt():
+    columns = [
+        ("data_source", pa.string()),
+        ("prompt", pa.list_(pa.struct([("content", pa.string()), ("role", pa.string())]))),
+        ("reward_model", pa.struct([("ground_truth", pa.list_(pa.string()))])),
+        ("question", pa.int64()),
+    ]
+    paths, faults = resolve(pa.schema(columns), stage=False)
+    assert faults == ["question: got int64, wanted string"]
+    assert paths["answers"] == "reward_model.ground_truth[]"
 
 
 def test_files_that_are_no_parquet_are_refused(tmp_path):
     with pytest.raises(InputError, match="no such file"):
         open_table(tmp_path / "none.parquet")
-    with pytest.raises(InputError, match="a folder, not a parquet file"):
+    with pytest.raises(InputError, match="is a folder, not a file"):
         open_table(tmp_path)
-    (tmp_path / "text.parquet").write_text("question,answer\n")
-    with pytest.raises(InputError, match=r"text\.parquet: not a whole parquet file"):
-        open_table(tmp_path / "text.parquet")
+    for content, told in (
+        (
+            b"question,answer\nWho?,x\n",
+            r"not parquet: it begins with 'question,answer.nWho\?,x.n'; .*`ingest` reads CSV",
+        ),
+        (b"\x1f\x8b\x08 packed", "not parquet: it begins with bytes"),
+        (b"PAR1 and no more", "not a whole parquet file"),
+        (b"", "the file is empty"),
+    ):
+        (tmp_path / "text.parquet").write_bytes(content)
+        with pytest.raises(InputError, match=rf"text\.parquet: {told}"):
+            open_table(tmp_path / "text.parquet")
+
+
+def test_a_file_that_may_not_be_read_is_told_as_that(tmp_path, monkeypatch):
+    path = tmp_path / "locked.parquet"
+    path.write_bytes(b"PAR1")
+    path.chmod(0)
+    # Whoever runs the tests as root may read it.
+    really = Path.open
+
+    def refused(self, *arguments, **more):
+        if self == path:
+            raise PermissionError(13, "Permission denied", str(self))
+        return really(self, *arguments, **more)
+
+    monkeypatch.setattr(Path, "open", refused)
+    with pytest.raises(InputError, match=r"locked\.parquet: can't be read: "):
+        open_table(path)
 
 
 @pytest.mark.parametrize(
@@ -108,3 +172,23 @@ def test_files_that_are_no_parquet_are_refused(tmp_path):
 def test_prompt_faults(prompt, fault):
     found = prompt_fault(prompt)
     assert found is None if fault is None else fault in found
+
+
+@pytest.mark.parametrize(
+    ("content", "question", "fault"),
+    [
+        ("Question: Who  is\nit?", "Who is it?", None),
+        ("Who is it?", " Who\tis it? ", None),
+        ("Who is he?", "Who is it?", "prompt: does not hold the question"),
+        ("Who is he?", "", "prompt: asks nothing"),
+    ],
+)
+def test_a_prompt_must_hold_the_question(content, question, fault):
+    # It is the last message that counts.
+    prompt = [{"role": "user", "content": "Who is it?"}, {"role": "user", "content": content}]
+    assert question_fault(prompt, question) == fault
+
+
+@pytest.mark.parametrize("prompt", [None, [], ["Who?"], [None], [{"role": "system", "content": "Who?"}]])
+def test_without_a_message_of_the_user_nothing_is_asked(prompt):
+    assert asked(prompt) == ""

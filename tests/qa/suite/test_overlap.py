@@ -46,6 +46,13 @@ def test_rows_without_a_question_are_no_leaks(make):
     assert not any(any(of) for of in leaks(make("train", ("", "x", ())), [make("test", ("", "x", ()))]).values())
 
 
+def test_a_row_without_a_question_leaks_by_its_prompt(question_row, write_rows, make):
+    rows = [question_row(name, ["x"], ["t"], []) for name in ("Who?", HELD)]
+    rows[1]["extra_info"]["question"] = None
+    found = leaks(survey("train", write_rows("train", rows), stage=True), [make("test", (HELD.upper(), "x", ()))])
+    assert found["leak_exact"] == [None, f"{HELD!r} is row 0 of test, {HELD.upper()!r}"]
+
+
 def test_long_questions_are_cut_in_messages(make):
     long = "word " * 1000
     (told,) = leaks(make("train", (long, "x", ())), [make("test", (long, "x", ()))])["leak_exact"]
@@ -65,6 +72,15 @@ def test_repeated_ids_are_found_within_and_across_tables(make):
     train = make("train", *asked, ids=["a", "b", "a", "q"])
     assert repeated_ids(train, [test]) == [None, None, "'a' as in row 0", "'q' as in row 1 of test"]
     assert repeated_ids(test, []) == [None] * 4
+
+
+def test_ids_may_start_anew_in_every_source(make):
+    asked = [(f"Who is {n}?", "a", ()) for n in range(4)]
+    train = make("train", *asked, ids=["0", "0", "0", None])
+    train.frame["data_source"] = ["nq", "hotpotqa", "nq", "nq"]
+    test = make("test", *asked[:2], ids=["0", None])
+    test.frame["data_source"] = ["hotpotqa", "nq"]
+    assert repeated_ids(train, [test], by_source=True) == [None, "'0' as in row 0 of test", "'0' as in row 0", None]
 
 
 def test_shared_gold_passages(make):

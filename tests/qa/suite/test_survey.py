@@ -57,7 +57,7 @@ def test_each_row_is_told_its_first_fault(rows, write_rows):
         "null among the golden answers",
     ]
     assert found.frame["prompt_tokens"].isna().tolist() == [False, True, False, False, False]
-    assert found.questions.to_pylist()[3] == ""
+    assert found.questions.to_pylist()[3] == "Who is d?"  # as its prompt asks
     assert found.answers.to_pylist()[3:] == [[], ["x"]]
 
 
@@ -105,6 +105,7 @@ def test_a_table_of_another_form_is_read(tmp_path):
     }
     pq.write_table(pa.Table.from_pylist([row, {**row, "data_source": None}]), path)
     found = survey("file", path, stage=False)
+    assert found.questions.to_pylist() == ["Who?", "Who?"]
     assert found.answers.to_pylist() == [["1960"], ["1960"]]
     assert found.golds.to_pylist() == [[], []]
     assert found.frame["row_fault"].tolist() == [None, "data_source: null"]
@@ -158,3 +159,28 @@ def test_a_damaged_file_is_told(question_row, write_rows):
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"train\.parquet: can't be read from row 0 on"):
         survey("train", path, stage=True)
+
+
+def test_where_no_question_is_named_it_is_the_prompts(tmp_path):
+    path = tmp_path / "other.parquet"
+    row = {"data_source": "a", "reward_model": {"ground_truth": "1960"}}
+    texts = ["Answer this.\nQuestion: Who is it?\n", "question: When?", "Where is it?", "Question: "]
+    rows = [{**row, "prompt": [{"role": "user", "content": text}]} for text in texts]
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    found = survey("file", path, stage=False)
+    assert found.questions.to_pylist() == ["Who is it?", "When?", "Where is it?", ""]
+    assert found.frame["row_fault"].tolist() == [*[None] * 3, "prompt: asks nothing"]
+
+
+def test_many_answers_none_of_a_source_are_missing_values(question_row, write_rows):
+    def none_of(rows, source):
+        return [
+            question_row(f"{source} {n}?", ["None"] if n in rows else ["x"], ["t"], [], data_source=source)
+            for n in range(300)
+        ]
+
+    # One of 300, and two, are SQuAD's own; four of 300 are more than one of a hundred.
+    rows = none_of([7], "a") + none_of([7, 8], "b") + none_of([1, 2, 3, 4], "c") + none_of([], "d")[:3]
+    faults = survey("train", write_rows("train", rows), stage=True).frame["answer_fault"]
+    assert faults.dropna().to_dict() == dict.fromkeys(range(601, 605), "a missing value written as text")
+    assert survey("train", write_rows("one", rows[7:8]), stage=True).frame["answer_fault"].isna().all()
