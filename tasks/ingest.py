@@ -49,6 +49,8 @@ def run(stage: Stage) -> Figures:
             )
     environment = environments.create(stage.params.environment)
     rows.write_splits(stage.out, table, mixed.splits, environment, stage.params.episode.prompt)
+    if environment.needs_retrieval and not len(gathered.passage_ids):
+        stage.say(f"warning: environment {environment.name} searches, and there are no passages; name ingest.corpus")
     _log_sources(stage, gathered.manifest)
     write_json(stage.out / "manifest.json", gathered.manifest)
     stage.track.log_artifact(stage.out / "manifest.json")

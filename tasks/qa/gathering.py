@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -116,16 +117,25 @@ def _read(
     # The passages that a question brings with it are no rows of their own.
     rows = (counts["questions"] or counts["passages"]) + reasons.total()
     if not rows:
-        raise InputError("the source holds no rows", where=place)
+        path = getattr(source.keys, "path", "")
+        raise InputError("the source holds no rows", where=f"{place} {path}".strip(), mend="leave it out")
     told = ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
     faulty = reasons.total() - sum(reasons[reason] for reason in USELESS)
     if first is not None and faulty > settings.max_faulty * rows:
+        share = (
+            f"mend the row, or let a share of the rows go: ingest.max_faulty, {_rounded_up(faulty / rows):g} or more"
+        )
         raise InputError(
             first.message + (f" (of {rows:,} rows: {told})" if reasons.total() > 1 else ""),
             where=first.origin,
-            mend=f"mend the row, or let a share of the rows go: ingest.max_faulty, {faulty / rows:.2g} or more",
+            mend=share if faulty < rows else "no row can be used: see whether reader and columns are the right ones",
         )
     faults.update(reasons)
     where = f"; dropped: {told}, first: {first.origin}: {first.message}" if first is not None else ""
     say(f"{name}: " + ", ".join(f"{count:,} {what}" for what, count in counts.items()) + where)
     return {**source.provenance(), **counts, "dropped": dict(sorted(reasons.items()))}
+
+
+def _rounded_up(share: float) -> float:
+    """Four digits behind the point, and never below the share: what is advised must be enough."""
+    return math.ceil(share * 10_000) / 10_000

@@ -40,7 +40,8 @@ def check(table: pa.Table, passage_ids: pa.Array) -> None:
         raise InputError(
             f"question id {_cell(table, 'id', row)!r} comes twice",
             where=_cell(table, "origin", row),
-            mend=f"first at {_cell(table, 'origin', first)}",
+            mend=f"first at {_cell(table, 'origin', first)}; ids that are made (`columns: {{id: null}}`) begin with "
+            "the source's name: give each file its own",
         )
     golds = table["gold_passage_ids"].combine_chunks()
     lost = np.flatnonzero(~pc.is_in(golds.flatten(), value_set=passage_ids).to_numpy(zero_copy_only=False))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from tasks.agent.rewards import normalise
 from tasks.qa.reading import RowError, fields, kind
 from tasks.qa.records import Question
 from tasks.qa.sources.files import QuestionSource
@@ -26,22 +27,20 @@ class Source(QuestionSource):
     required = ("data_source", "prompt", "reward_model")
     optional = ("id", "question", "golden_answers", "extra_info")
 
-    def chosen(self, names: list[str]) -> list[str]:
-        chosen = super().chosen(names)
-        return [name for name in chosen if name != "prompt" or "question" not in names]
-
     def parse(self, row: dict[str, Any], number: int, origin: str) -> Iterable[Question]:
         source = fields.text(fields.required(row, "data_source"), "data_source")
         extra = {} if row.get("extra_info") is None else fields.entries(row["extra_info"], "extra_info")
         titles = fields.titles(extra.get("supporting_titles") or [], "extra_info.supporting_titles")
         golds = fields.identities(extra.get("gold_passage_ids") or [], "extra_info.gold_passage_ids")
         hops = extra.get("hops")
+        question, golden = _question(row, extra), _answers(row, extra)
+        _refuse_contradictions(row, question, golden)
         return (
             Question(
                 id=self._id(row, extra, source, number),
                 data_source=source,
-                question=_question(row, extra),
-                golden_answers=_answers(row, extra),
+                question=question,
+                golden_answers=golden,
                 hops=max(1, len(titles), len(golds)) if fields.absent(hops) else fields.hops(hops, "extra_info.hops"),
                 supporting_titles=titles,
                 gold_passage_ids=golds,
@@ -65,8 +64,13 @@ def _question(row: dict[str, Any], extra: dict[str, Any]) -> str:
         return fields.question(row["question"], "question")
     if extra.get("question") is not None:
         return fields.question(extra["question"], "extra_info.question")
-    if "question" in row and "prompt" not in row:
+    if "question" in row:
         return fields.question(row["question"], "question")
+    return fields.question(_asked(row).rpartition(_MARK)[2], "prompt")
+
+
+def _asked(row: dict[str, Any]) -> str:
+    """The last message of the user."""
     asked = ""
     for number, message in enumerate(fields.items(fields.required(row, "prompt"), "prompt")):
         place = f"prompt.{number}"
@@ -74,7 +78,7 @@ def _question(row: dict[str, Any], extra: dict[str, Any]) -> str:
             asked = fields.text(fields.required(message, "content"), f"{place}.content", "empty_question")
     if not asked:
         raise RowError("empty_question", "prompt: holds no message of the user")
-    return fields.question(asked.rpartition(_MARK)[2], "prompt")
+    return asked
 
 
 def _answers(row: dict[str, Any], extra: dict[str, Any]) -> tuple[str, ...]:
@@ -82,6 +86,11 @@ def _answers(row: dict[str, Any], extra: dict[str, Any]) -> tuple[str, ...]:
         return fields.answers(row["golden_answers"], "golden_answers", lone=True)
     if extra.get("golden_answers") is not None:
         return fields.answers(extra["golden_answers"], "extra_info.golden_answers", lone=True)
+    return _truth(row)
+
+
+def _truth(row: dict[str, Any]) -> tuple[str, ...]:
+    """The answers that verl's reward compares with."""
     key = "reward_model.ground_truth"
     truth = fields.required(fields.entries(fields.required(row, "reward_model"), "reward_model"), "ground_truth")
     if isinstance(truth, dict):
@@ -89,3 +98,12 @@ def _answers(row: dict[str, Any], extra: dict[str, Any]) -> tuple[str, ...]:
             raise RowError("wrong_type", f"{key}: must be a text, a list of texts or {{target}}, got {kind(truth)}")
         truth, key = truth["target"], f"{key}.target"
     return fields.answers(truth, key, lone=True)
+
+
+def _refuse_contradictions(row: dict[str, Any], question: str, golden: tuple[str, ...]) -> None:
+    """Refuse a row whose other columns say something else: ingest writes them anew, and nobody would see it later."""
+    asked = " ".join(_asked(row).split())
+    if " ".join(question.split()) not in asked:
+        raise RowError("contradiction", "prompt: does not hold the question")
+    if {normalise(answer) for answer in _truth(row)} != {normalise(answer) for answer in golden}:
+        raise RowError("contradiction", "reward_model.ground_truth: is not the golden answers")

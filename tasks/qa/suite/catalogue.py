@@ -32,7 +32,7 @@ _TAKE_OUT = "take these rows out of the training questions"
 
 # In the order in which failures are told.
 CATALOGUE: dict[str, Entry] = {
-    "schema": Entry("error", "write the columns with these types; README.md says what a row holds"),
+    "schema": Entry("error", "write the columns with these types; docs/data.md says what a row holds"),
     "row-count": Entry("error", "bring more training questions, or lower validate.min_rows"),
     "rows": Entry("error", "mend these rows, or leave them out"),
     "order": Entry("error", "set ingest.shuffle: true", "shuffle the rows, and keep the result"),

@@ -11,6 +11,7 @@ from tasks.errors import InputError
 if TYPE_CHECKING:
     from tasks.qa.suite.running import Outcome
 
+_PAIRS = ("leakage-exact", "leakage-near", "leakage-similar")  # nothing without the row of the other table
 DOCS, FINDINGS = "docs", "findings.jsonl"
 
 
@@ -21,10 +22,11 @@ def lines(outcomes: Sequence[Outcome], rows: Mapping[str, int]) -> list[str]:
     """
     failed = sorted((one for one in outcomes if not one.passed), key=lambda one: one.severity)
     refused = _errors(outcomes)[:1]
-    told = [
-        f"{one.severity}: {one.table}, {one.name}: {one.brief}" + ("" if one in refused else f"; {one.mend}")
-        for one in failed
-    ]
+    told = []
+    for one in failed:
+        found = one.observed if one.name in _PAIRS and one not in refused else one.brief
+        mend = "" if one in refused else f"; {one.mend}"
+        told.append(f"{one.severity}: {one.table}, {one.name}: {found}{mend}")
     return told + [_summary(table, count, outcomes) for table, count in rows.items()]
 
 

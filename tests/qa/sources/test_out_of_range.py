@@ -44,7 +44,9 @@ def test_hops_as_pandas_writes_them_where_one_is_missing(tmp_path, read, reader)
         pq.write_table(pa.Table.from_pandas(frame), tmp_path / "q.parquet")
     else:
         extra = [{"hops": hops} for hops in frame.pop("hops")]
-        frame.assign(data_source="nq", prompt="", reward_model="", extra_info=extra).to_parquet(tmp_path / "q.parquet")
+        prompt, truth = [{"role": "user", "content": "Who?"}], {"ground_truth": "Karo"}
+        whole = {"data_source": "nq", "prompt": [prompt] * 2, "reward_model": [truth] * 2, "extra_info": extra}
+        frame.assign(**whole).to_parquet(tmp_path / "q.parquet")
     name = "q.parquet" if reader == "verl" else f"q.{reader}"
     found = read(reader, name, **({"columns": {"golden_answers": "golden_answers"}} if reader == "jsonl" else {}))
     assert [(question.hops, type(question.hops)) for question in found.questions] == [(2, int), (1, int)]

@@ -148,3 +148,22 @@ def test_what_is_wrong_with_a_row_is_said(read_row, row, reason, message):
 def test_a_question_that_is_null_in_a_table_of_questions(read_row):
     fault = read_row(without(question=None)).fault
     assert (fault.reason, fault.message) == ("empty_question", "question: is null")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"reward_model": {"ground_truth": {"target": ["Mila"]}}},
+            "reward_model.ground_truth: is not the golden answers",
+        ),
+        ({"reward_model": None}, "reward_model: must be an object, got null"),
+        ({"prompt": [{"role": "user", "content": "Question: where?"}]}, "prompt: does not hold the question"),
+    ],
+)
+def test_columns_that_contradict_each_other_are_refused(read_row, change, message):
+    assert message in read_row(without(**change)).fault.message
+
+
+def test_answers_may_stand_in_another_order_and_writing(read_row):
+    assert read_row(without(reward_model={"ground_truth": {"target": ["Karo K", "the karo"]}})).question

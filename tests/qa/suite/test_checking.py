@@ -101,7 +101,8 @@ def test_each_fault_is_found_where_it_is(run, splits, tmp_path):
     # What the refusal says is not said twice.
     assert lines[:2] == [
         "error: train, rows: 1 of 40 rows; first: row 10",
-        "error: train, leakage-exact: 1 of 40 rows; first: row 3; take these rows out of the training questions",
+        "error: train, leakage-exact: 1 of 40 rows; first: row 3, 'in TEST who has the number 1 of test' is row 1 of "
+        "test, 'In test, who has number 1 of test?'; take these rows out of the training questions",
     ]
     assert (
         "warning: train, leakage-passages: even: 0.050 of 20; at most 0; first: row 4; set ingest.separate: passage, "
