@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from tasks.agent.rewards import normalise
+from tasks.qa import prompts
 from tasks.qa.reading import RowError, fields, kind
 from tasks.qa.records import Question
 from tasks.qa.sources.files import QuestionSource
-
-_MARK = "Question:"
 
 
 class Source(QuestionSource):
@@ -66,7 +65,7 @@ def _question(row: dict[str, Any], extra: dict[str, Any]) -> str:
         return fields.question(extra["question"], "extra_info.question")
     if "question" in row:
         return fields.question(row["question"], "question")
-    return fields.question(_asked(row).rpartition(_MARK)[2], "prompt")
+    return fields.question(prompts.asked(_asked(row)), "prompt")
 
 
 def _asked(row: dict[str, Any]) -> str:
@@ -102,8 +101,7 @@ def _truth(row: dict[str, Any]) -> tuple[str, ...]:
 
 def _refuse_contradictions(row: dict[str, Any], question: str, golden: tuple[str, ...]) -> None:
     """Refuse a row whose other columns say something else: ingest writes them anew, and nobody would see it later."""
-    asked = " ".join(_asked(row).split())
-    if " ".join(question.split()) not in asked:
+    if not prompts.holds(_asked(row), question):
         raise RowError("contradiction", "prompt: does not hold the question")
     if {normalise(answer) for answer in _truth(row)} != {normalise(answer) for answer in golden}:
         raise RowError("contradiction", "reward_model.ground_truth: is not the golden answers")

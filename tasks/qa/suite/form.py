@@ -7,7 +7,6 @@ Search-R1's or verl's own examples have them.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from tasks.errors import InputError
+from tasks.qa import prompts
 from tasks.qa.reading.opening import PARQUET, regular
 
 Kind = Literal["text", "integer", "any"]
@@ -56,7 +56,6 @@ _FIELDS: tuple[tuple[str, Kind, tuple[str, ...]], ...] = (
 )
 NEEDED = ("data_source", "role", "content", "ground_truth", "answers")
 _TYPED = (*NEEDED, "question")  # where it stands it must have its type; without it the prompt is the question
-_MARK = re.compile(r"\bquestion:", re.IGNORECASE)
 _SHOWN = 40
 _NAMES = {"text": "string", "integer": "int64", "any": "any type"}
 
@@ -175,13 +174,10 @@ def question_fault(prompt: Any, question: str) -> str | None:
     """What keeps a valid prompt from asking a question, whatever space is between its words."""
     if not question:
         return "prompt: asks nothing"
-    content = prompt[-1]["content"]
-    if question in content or " ".join(question.split()) in " ".join(content.split()):
-        return None
-    return "prompt: does not hold the question"
+    return None if prompts.holds(prompt[-1]["content"], question) else "prompt: does not hold the question"
 
 
 def asked(prompt: Any) -> str:
     """The question of a prompt: the user's last message, of which what follows the last `Question:`; "" without one."""
     messages = [m for m in prompt or () if isinstance(m, dict) and m.get("role") == "user" and m.get("content")]
-    return _MARK.split(messages[-1]["content"])[-1].strip() if messages else ""
+    return prompts.asked(messages[-1]["content"]) if messages else ""
