@@ -12,9 +12,9 @@ from tasks.agent.rewards import holds_answer, normalise
 from tasks.qa.suite.answers import is_computed
 from tasks.qa.suite.form import open_table
 from tasks.qa.suite.survey import Survey
+from tasks.qa.table import ROWS
 
 SAMPLE = 20_000  # rows of a table whose answers are looked up, spread evenly over it
-_ROWS = 8192
 
 
 class Golds:
@@ -30,7 +30,7 @@ class Golds:
         sampled = {gold for survey in surveys for row in _sample(survey) for gold in survey.golds[int(row)].as_py()}
         self._there: set[str] = set()
         self._texts: dict[str, str] = {}
-        for batch in open_table(corpus).iter_batches(_ROWS, columns=["id", "title", "text"]) if wanted else ():
+        for batch in open_table(corpus).iter_batches(ROWS, columns=["id", "title", "text"]) if wanted else ():
             identities = batch.column("id").to_pylist()
             for row in (n for n, identity in enumerate(identities) if identity in wanted):
                 self._there.add(identities[row])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from abc import abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -46,8 +47,9 @@ class _FrameExpectation(BatchExpectation):
             "result": {"observed_value": html.escape(observed, quote=False), "details": details},
         }
 
+    @abstractmethod
     def _judge(self, frame: pd.DataFrame) -> tuple[bool, str, dict[str, Any]]:
-        raise NotImplementedError
+        """Whether the batch is as expected, what was observed, and figures."""
 
 
 class ExpectVerlColumns(_FrameExpectation):

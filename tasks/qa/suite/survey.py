@@ -24,8 +24,8 @@ from tasks.qa import near
 from tasks.qa.suite import form
 from tasks.qa.suite.answers import NONE, answer_fault, looks_joined
 from tasks.qa.suite.row_faults import row_faults
+from tasks.qa.table import ROWS
 
-ROWS = 8192  # of a batch
 FEW_NONE = 0.01  # share of a source's questions whose only answer may be "None"; a single one always may
 _PATIENCE = 5.0  # seconds between two lines of progress
 _TEXT, _TEXTS = pa.string(), pa.list_(pa.string())
