@@ -29,15 +29,15 @@ from tasks.files import write_json
 # The sections of the parameters and the earlier stages whose outputs each stage reads: dvc.yaml says
 # the same (tests/test_contract.py holds them together), and a stage can reach no others.
 SECTIONS: dict[str, tuple[str, ...]] = {
-    "ingest": ("seed", "environment", "episode", "ingest"),
-    "policy": ("seed", "episode", "policy"),
-    "validate": ("episode", "validate"),
+    "ingest": ("seed", "environment", "episode", "tools", "ingest"),
+    "policy": ("seed", "episode", "tools", "policy"),
+    "validate": ("episode", "tools", "validate"),
     "index": ("environment", "retrieval", "index"),
-    "demos": ("seed", "environment", "retrieval", "episode", "demos"),
-    "sft": ("seed", "environment", "retrieval", "episode", "sft"),
-    "rl": ("seed", "environment", "retrieval", "episode", "rl"),
+    "demos": ("seed", "environment", "retrieval", "episode", "tools", "demos"),
+    "sft": ("seed", "environment", "retrieval", "episode", "tools", "sft"),
+    "rl": ("seed", "environment", "retrieval", "episode", "tools", "rl"),
     "merge": ("merge",),
-    "evaluate": ("seed", "environment", "retrieval", "episode", "evaluate"),
+    "evaluate": ("seed", "environment", "retrieval", "episode", "tools", "evaluate"),
     "gate": ("gate",),
 }
 UPSTREAM: dict[str, tuple[str, ...]] = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tasks.agent import environments
+from tasks.agent.setup import open_setup
 from tasks.contract import Figures, Stage, main
 
 
@@ -19,8 +19,6 @@ def run(stage: Stage) -> Figures:
     params, settings = stage.params, stage.params.evaluate
     test = pd.read_parquet(stage.input("ingest", "test.parquet")).head(settings.questions)
     rows = test.to_dict("records")
-    environment = environments.create(params.environment)
-    tools = environment.open_tools(stage.input("index"), params.retrieval)
     models = {
         "base": stage.input("policy", "model"),
         "sft": stage.input("sft", "model"),
@@ -30,9 +28,17 @@ def run(stage: Stage) -> Figures:
     for name, folder in models.items():
         if engine is None:
             engine = Engine(folder.absolute(), params.episode, max_seqs=min(256, len(rows)), seed=params.seed)
+            setup = open_setup(
+                environment=params.environment,
+                episode=params.episode,
+                tools=params.tools,
+                retrieval=params.retrieval,
+                index=stage.input("index"),
+                tokenizer=engine.tokenizer,
+            )
         else:
             engine.load_weights(folder.absolute())
-        trajectories = engine.play(rows, environment=environment, tools=tools, episode=params.episode)
+        trajectories = engine.play(rows, setup=setup)
         frames.append(pd.DataFrame([{"model": name, **trajectory.record()} for trajectory in trajectories]))
         stage.say(f"{name}: EM {frames[-1]['em'].mean():.3f} on {len(rows)} questions")
     frame = pd.concat(frames, ignore_index=True)

@@ -71,7 +71,7 @@ def run(stage: Stage) -> Figures:
         folder,
         rl=params.rl,
         episode=params.episode,
-        shared={name: plain[name] for name in ("retrieval", "environment", "episode")},
+        shared={name: plain[name] for name in ("retrieval", "environment", "episode", "tools")},
         model=model,
         train_rows=stage.input("demos", "rl_train.parquet").absolute(),
         validation_rows=stage.input("ingest", "validation.parquet").absolute(),

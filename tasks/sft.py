@@ -14,12 +14,14 @@ from pathlib import Path
 
 import pandas as pd
 
-from tasks.agent import environments
+from tasks.agent.setup import open_setup
 from tasks.agent.trajectory import Trajectory, write_trajectories
 from tasks.contract import Figures, Stage, main
 
 
 def run(stage: Stage) -> Figures:
+    from transformers import AutoTokenizer
+
     from tasks.evaluation.vllm_engine import Engine
     from tasks.training import sft_run
     from tasks.training.checkpoints import RunFolder
@@ -31,9 +33,15 @@ def run(stage: Stage) -> Figures:
     asked = pd.read_parquet(stage.input("demos", "rl_train.parquet"))
     # Drawn, since rows may lie in blocks of one kind.
     rows = asked.sample(n=min(sft.check_questions, len(asked)), random_state=params.seed).to_dict("records")
-    environment = environments.create(params.environment)
-    tools = environment.open_tools(stage.input("index"), params.retrieval)
     folder = RunFolder(Path("checkpoints", stage.fingerprint()))
+    setup = open_setup(
+        environment=params.environment,
+        episode=params.episode,
+        tools=params.tools,
+        retrieval=params.retrieval,
+        index=stage.input("index"),
+        tokenizer=AutoTokenizer.from_pretrained(model),
+    )
     engines: list[Engine] = []
     sampled: list[Trajectory] = []
 
@@ -44,9 +52,7 @@ def run(stage: Stage) -> Figures:
             engines.append(Engine(weights, params.episode, max_seqs=len(rows) * sft.check_samples, seed=params.seed))
         sampled[:] = engines[0].play(
             rows,
-            environment=environment,
-            tools=tools,
-            episode=params.episode,
+            setup=setup,
             samples=sft.check_samples,
             temperature=1.0,
         )

@@ -5,25 +5,20 @@ Token-in/token-out: generated ids are appended as the engine gave them and are n
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+import asyncio
+import json
+from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 from typing import Protocol as Interface
+from uuid import uuid4
 
+from tasks.agent.chat import Chat
 from tasks.agent.environments import Environment
-from tasks.agent.protocol import SearchR1
-from tasks.agent.trajectory import Segment, Trajectory
-
-
-class Tokenizer(Interface):
-    """The part of a Hugging Face tokenizer that an episode needs."""
-
-    eos_token_id: int
-
-    def encode(self, text: str, add_special_tokens: bool = ...) -> list[int]: ...
-    def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = ...) -> str: ...
-    def apply_chat_template(self, conversation: Any, **kwargs: Any) -> Any: ...
+from tasks.agent.interactions import Interaction
+from tasks.agent.protocols import Action, Call, Observation, Protocol
+from tasks.agent.toolbox import Result, Tools
+from tasks.agent.trajectory import CallRecord, Segment, StopReason, Trajectory
 
 
 @dataclass(frozen=True)
@@ -42,49 +37,67 @@ class Generator(Interface):
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of an episode, in turns and tokens."""
+    """Limits of an episode and what happens at them.
+
+    Attributes:
+        max_turns: generated turns; the last cannot call a tool.
+        max_response_tokens: of the whole response, generated and shown.
+        max_turn_tokens: of one generated turn.
+        max_observation_tokens: of what is shown between two turns.
+        force_answer: whether the system asks for the answer before the last turn, and once the room is used up.
+        correct_invalid: whether a turn that asks for nothing is told so and tried again, instead of ending all.
+        max_repeats: how often the very same call may be made; once more ends the episode.
+        max_user_turns: words of the user after an answer, where there is an interaction.
+        deadline_seconds: of the whole episode; None: no limit.
+        fallback_reward: reward of an episode that the deadline has cut.
+    """
 
     max_turns: int
     max_response_tokens: int
     max_turn_tokens: int
     max_observation_tokens: int
+    force_answer: bool = False
+    correct_invalid: bool = False
+    max_repeats: int = 3
+    max_user_turns: int = 1
+    deadline_seconds: float | None = None
+    fallback_reward: float = 0.0
 
 
-def prompt_ids(tokenizer: Tokenizer, prompt: Sequence[dict[str, str]]) -> list[int]:
-    """Token ids of a chat prompt with the opening of the assistant's turn, shape (n,)."""
-    return list(
-        tokenizer.apply_chat_template(list(prompt), add_generation_prompt=True, tokenize=True, return_dict=False)
-    )
+@dataclass(frozen=True)
+class Setup:
+    """What all episodes of a run share.
+
+    Attributes:
+        protocol: how tools are asked for.
+        environment: what an episode is worth.
+        tools: what may be called.
+        chat: the policy's tokenizer and template.
+        budget: limits.
+        interaction: who answers an answer; None: nobody.
+        example_answer: the answer that the prompt gives as an example.
+    """
+
+    protocol: Protocol
+    environment: Environment
+    tools: Tools
+    chat: Chat
+    budget: Budget
+    interaction: Interaction | None = None
+    example_answer: str | None = None
 
 
-def observation_ids(tokenizer: Tokenizer, protocol: SearchR1, passages: Sequence[Any], limit: int) -> list[int]:
-    """Token ids of an observation, its body cut to `limit` tokens in all so that both tags stay whole."""
-    opening, body, closing = (
-        tokenizer.encode(part, add_special_tokens=False) for part in protocol.observation(passages)
-    )
-    return opening + body[: max(0, limit - len(opening) - len(closing))] + closing
-
-
-async def run_episode(
-    row: dict[str, Any],
-    *,
-    generate: Generator,
-    tokenizer: Tokenizer,
-    protocol: SearchR1,
-    environment: Environment,
-    tools: Any,
-    budget: Budget,
-) -> Trajectory:
+async def run_episode(row: dict[str, Any], *, generate: Generator, setup: Setup, step: int | None = None) -> Trajectory:
     """Play one question.
 
-    A turn that ends in a search gets its observation; an answer ends the episode; a turn that does
-    neither ends it too, as invalid. The last turn allowed cannot search.
+    A turn that calls tools gets its observation; an answer ends the episode, unless a user has something to say
+    to it; a turn that does neither ends it too, as invalid, or is corrected. The last turn cannot call.
 
     Args:
         row: a row of the data contract (`extra_info`, `prompt`, `data_source`, `environment`).
         generate: the engine.
-        tools: what the environment's `open_tools` returned; `search(query) -> list of hits`.
-        budget: limits of the episode.
+        setup: everything else.
+        step: the training step, for rewards that change over training.
 
     Returns:
         the scored trajectory; its response never exceeds `budget.max_response_tokens`.
@@ -92,48 +105,188 @@ async def run_episode(
     info = row["extra_info"]
     trajectory = Trajectory(
         question_id=info["id"],
-        environment=environment.name,
+        environment=setup.environment.name,
         data_source=row["data_source"],
         question=info["question"],
         golden_answers=list(info["golden_answers"]),
         hops=int(info["hops"]),
-        prompt_ids=prompt_ids(tokenizer, row["prompt"]),
+        prompt_ids=setup.chat.prompt_ids(row["prompt"]),
+        step=step,
     )
-    used = 0
-    while True:
-        left = budget.max_response_tokens - used
-        if left <= 0:
-            trajectory.stop_reason = "length"
-            break
-        limit = min(left, budget.max_turn_tokens)
-        turn = await generate(trajectory.prompt_ids + trajectory.response_ids, max_tokens=limit, stop=protocol.stop)
+    episode = _Episode(trajectory, row, generate, setup)
+    deadline = asyncio.timeout(setup.budget.deadline_seconds)
+    try:
+        async with deadline:
+            trajectory.stop_reason = await episode.play()
+    except TimeoutError:
+        if not deadline.expired():
+            raise
+        trajectory.stop_reason = "deadline"
+    finally:
+        await setup.tools.release(episode.id)
+    episode.read_answer()
+    setup.environment.score(trajectory, row)
+    if trajectory.stop_reason == "deadline":
+        trajectory.reward = setup.budget.fallback_reward
+        trajectory.reward_parts = {"fallback": trajectory.reward}
+    return trajectory
+
+
+class _Episode:
+    """An episode under way."""
+
+    def __init__(self, trajectory: Trajectory, row: dict[str, Any], generate: Generator, setup: Setup) -> None:
+        self.id = uuid4().hex
+        self._trajectory, self._row, self._generate, self._setup = trajectory, row, generate, setup
+        self._used = 0
+        self._ended = False  # whether the last turn closed with the end token
+        self._numbers: dict[str, int] = {}
+        self._calls: Counter[str] = Counter()
+
+    async def play(self) -> StopReason:
+        """Turn after turn until one ends it; returns why."""
+        budget, trajectory = self._setup.budget, self._trajectory
+        while True:
+            left = budget.max_response_tokens - self._used
+            if left <= 0:
+                return "length"
+            if budget.force_answer and not trajectory.forced_answer and self._last_turn and trajectory.turns == 0:
+                self._force()
+                continue
+            limit = min(left, budget.max_turn_tokens)
+            action, cut = await self._turn(limit)
+            reason = await self._react(action, cut)
+            if reason is not None:
+                return reason
+
+    @property
+    def _last_turn(self) -> bool:
+        """Whether the turn to come is the last."""
+        return self._trajectory.forced_answer or self._trajectory.turns + 1 >= self._setup.budget.max_turns
+
+    async def _turn(self, limit: int) -> tuple[Action, bool]:
+        """Let the policy write a turn; what it asks for, and whether the token limit cut it."""
+        trajectory, protocol, tokenizer = self._trajectory, self._setup.protocol, self._setup.chat.tokenizer
+        prompt = trajectory.prompt_ids + trajectory.response_ids
+        turn = await self._generate(prompt, max_tokens=limit, stop=protocol.stop)
         ids = turn.token_ids
         text = tokenizer.decode(ids, skip_special_tokens=False)
         trajectory.segments.append(Segment("generated", text, ids, turn.logprobs))
         trajectory.turns += 1
-        used += len(ids)
-        action = protocol.action(text)
+        self._used += len(ids)
+        self._ended = bool(ids) and ids[-1] == tokenizer.eos_token_id
+        said = text.removesuffix(tokenizer.eos_token) if self._ended and protocol.ends_turn else text
+        return protocol.action(said), not self._ended and len(ids) >= limit
+
+    async def _react(self, action: Action, cut: bool) -> StopReason | None:
+        """Carry out what a turn asks for; the reason when the episode ends with it."""
+        last = self._trajectory.forced_answer or self._trajectory.turns >= self._setup.budget.max_turns
         if action.kind == "answer":
-            trajectory.answer, trajectory.stop_reason = action.text, "answer"
-            break
+            return "answer" if last else await self._answered(action.text)
         if action.kind == "invalid":
-            ended = bool(ids) and ids[-1] == tokenizer.eos_token_id
-            trajectory.stop_reason = "end" if ended else "length" if len(ids) >= limit else "invalid"
-            break
-        if trajectory.turns >= budget.max_turns:
-            trajectory.stop_reason = "turns"
-            break
-        start = time.perf_counter()
-        hits = await tools.search(action.text)
-        trajectory.tool_latencies.append(time.perf_counter() - start)
-        trajectory.queries.append(action.text)
-        trajectory.passage_ids.append([str(hit.passage.id) for hit in hits])
-        seen = observation_ids(tokenizer, protocol, [hit.passage for hit in hits], budget.max_observation_tokens)
-        if used + len(seen) >= budget.max_response_tokens:
-            trajectory.stop_reason = "length"
-            break
-        shown = tokenizer.decode(seen, skip_special_tokens=False)
-        trajectory.segments.append(Segment("observation", shown, seen))
-        used += len(seen)
-    environment.score(trajectory, row, protocol)
-    return trajectory
+            reason: StopReason = "end" if self._ended else "length" if cut else "invalid"
+            self._trajectory.invalid_turns += 1
+            if last or not self._setup.budget.correct_invalid:
+                return reason
+            return None if self._append(self._correction(), "notice") else "length"
+        if last:
+            return "turns"
+        return await self._call(action.calls)
+
+    def _correction(self) -> Observation:
+        protocol = self._setup.protocol
+        words = [protocol.correction]
+        if self._asks_for_answer_next():
+            words.append(protocol.last_turn)
+            self._trajectory.forced_answer = True
+        return protocol.say(" ".join(words), "notice")
+
+    def _asks_for_answer_next(self) -> bool:
+        return self._setup.budget.force_answer and self._last_turn
+
+    def _force(self) -> bool:
+        """Ask for the answer; False where not even that fits."""
+        self._trajectory.forced_answer = True
+        return self._append(self._setup.protocol.say(self._setup.protocol.last_turn, "notice"), "notice")
+
+    async def _call(self, calls: tuple[Call, ...]) -> StopReason | None:
+        """Run a turn's calls and show what they bring."""
+        trajectory, protocol, budget = self._trajectory, self._setup.protocol, self._setup.budget
+        keys = [_key(call) for call in calls]
+        self._calls.update(keys)
+        if max(self._calls[key] for key in keys) > budget.max_repeats:
+            return "repeat"
+        results = await self._setup.tools.call(self.id, calls)
+        for call, result in zip(calls, results, strict=True):
+            self._note(call, result)
+        if any(result.done for result in results):
+            return "tool"
+        notice = protocol.last_turn if self._asks_for_answer_next() else ""
+        numbers = dict(self._numbers)
+        if self._append(protocol.show(results, numbers, notice), "observation"):
+            self._numbers = numbers
+            trajectory.forced_answer |= bool(notice)
+            return None
+        return None if budget.force_answer and self._force() else "length"
+
+    def _note(self, call: Call, result: Result) -> None:
+        trajectory = self._trajectory
+        query = call.text or str((call.arguments or {}).get("query", ""))
+        asked = call.text if call.arguments is None else json.dumps(dict(call.arguments), ensure_ascii=False)
+        trajectory.calls.append(CallRecord(call.tool, asked, result.seconds, result.failure))
+        trajectory.tool_latencies.append(result.seconds)
+        if call.tool == "search" and result.failure is None:
+            trajectory.queries.append(query)
+            trajectory.passage_ids.append([passage.id for passage in result.passages])
+
+    async def _answered(self, answer: str) -> StopReason | None:
+        """An answer ends the episode, unless the user has a word to say to it."""
+        setup, trajectory = self._setup, self._trajectory
+        if setup.interaction is None or trajectory.user_turns >= setup.budget.max_user_turns:
+            return "answer"
+        word = await setup.interaction.reply(self._row, answer, trajectory.user_turns)
+        if word is None or not self._append(setup.protocol.say(word, "user"), "user"):
+            return "answer"
+        trajectory.user_turns += 1
+        return None
+
+    def _append(self, observation: Observation, kind: Literal["observation", "notice", "user"]) -> bool:
+        """Append what is said to the policy; False, and nothing appended, where no room for a turn would be left."""
+        chat, budget = self._setup.chat, self._setup.budget
+        ids = chat.observation_ids(observation, budget.max_observation_tokens, turn_ended=self._ended)
+        if self._used + len(ids) >= budget.max_response_tokens:
+            return False
+        text = chat.tokenizer.decode(ids, skip_special_tokens=False)
+        self._trajectory.segments.append(Segment(kind, text, ids))
+        self._used += len(ids)
+        return True
+
+    def read_answer(self) -> None:
+        """Fill in the answer, its citations and the fact list: of the generated text alone."""
+        trajectory, protocol, setup = self._trajectory, self._setup.protocol, self._setup
+        blocks = protocol.answers(trajectory.generated)
+        ids = {number: key for key, number in self._numbers.items()}
+        if blocks:
+            trajectory.answer, cited = protocol.citations(blocks[-1])
+            trajectory.cited = [ids.get(number) for number in cited]
+        trajectory.answer_blocks = max(min(1, len(blocks)), len(blocks) - trajectory.user_turns)
+        trajectory.facts = [
+            {"text": fact.text, "sources": [ids.get(number) for number in fact.sources]}
+            for fact in protocol.facts(trajectory.generated)
+        ]
+        gold = {str(key) for key in self._row["extra_info"].get("gold_passage_ids") or ()}
+        hits = len(gold & set(trajectory.cited))
+        trajectory.citation_precision = hits / len(set(trajectory.cited)) if trajectory.cited else None
+        trajectory.citation_recall = hits / len(gold) if gold else None
+        example = setup.example_answer
+        trajectory.copied_example = (
+            example is not None
+            and trajectory.answer is not None
+            and (trajectory.answer.strip().casefold() == example.strip().casefold())
+        )
+
+
+def _key(call: Call) -> str:
+    """The same for calls that ask for the same: white space and case do not tell queries apart."""
+    asked = call.text if call.arguments is None else json.dumps(dict(call.arguments), sort_keys=True)
+    return f"{call.tool} {' '.join(asked.casefold().split())}"

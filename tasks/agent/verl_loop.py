@@ -6,7 +6,6 @@ The reward is computed here, in the episode, so verl needs no reward workers.
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import zlib
@@ -18,29 +17,31 @@ import numpy as np
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 from verl.utils.profiler import simple_timer
 
-from tasks.agent import environments
-from tasks.agent.episode import Budget, Generation, run_episode
-from tasks.agent.protocol import PROTOCOLS
+from tasks.agent.episode import Generation, run_episode
+from tasks.agent.setup import open_setup
 from tasks.agent.trajectory import Trajectory
 from tasks.params import Environment as EnvironmentSection
-from tasks.params import Episode, Retrieval
+from tasks.params import Episode, Retrieval, Tools
 from tasks.training.sanity import SanityCheck
 
 
 class _Room:
     """What all episodes of a process share."""
 
-    def __init__(self, settings: Path) -> None:
+    def __init__(self, settings: Path, tokenizer: Any) -> None:
         content = json.loads(settings.read_text(encoding="utf-8"))
-        episode = Episode.model_validate(content["episode"])
-        retrieval = Retrieval.model_validate(content["retrieval"])
         self.seed = int(content["seed"])
-        self.protocol = PROTOCOLS[episode.protocol]
-        self.environment = environments.create(EnvironmentSection.model_validate(content["environment"]))
-        self.tools = self.environment.open_tools(Path(content["index"]), retrieval)
-        self.budget = Budget(
-            episode.max_turns, episode.max_response_tokens, episode.max_turn_tokens, episode.max_observation_tokens
+        self.setup = open_setup(
+            environment=EnvironmentSection.model_validate(content["environment"]),
+            episode=Episode.model_validate(content["episode"]),
+            tools=Tools.model_validate(content["tools"]),
+            retrieval=Retrieval.model_validate(content["retrieval"]),
+            index=Path(content["index"]),
+            tokenizer=tokenizer,
+            deadline_seconds=content["deadline_seconds"],
+            fallback_reward=content["fallback_reward"],
         )
+        self.no_loss_on = frozenset(content["no_loss_on"])
         self.mask_observations = bool(content["mask_observations"])
         self.rollouts = Path(content["rollouts"])
         self.sanity = SanityCheck(**content["sanity"])
@@ -55,9 +56,14 @@ class _Room:
         self._dump.flush()
 
 
-@functools.lru_cache(maxsize=1)
-def _room(settings: str) -> _Room:
-    return _Room(Path(settings))
+_rooms: dict[str, _Room] = {}
+
+
+def _room(settings: str, tokenizer: Any) -> _Room:
+    """The process's room; all its loops have the same tokenizer."""
+    if settings not in _rooms:
+        _rooms[settings] = _Room(Path(settings), tokenizer)
+    return _rooms[settings]
 
 
 def _plain(value: Any) -> Any:
@@ -74,10 +80,14 @@ def _plain(value: Any) -> Any:
 def _trained(trajectory: Trajectory, mask_observations: bool) -> list[int]:
     """1 for a token that verl trains on, shape (n,); the trajectory's own mask stays as it is.
 
+    None of a trajectory that is kept out of the loss (`rl.no_loss_on`).
+
     Where observations are trained on, what verl reports of the engine against the actor (training/rollout_*,
     rollout_corr/*) means nothing: the engine's log-probability of a token that it did not generate stands as 0.
     The loss is untouched by this: it takes the actor's own log-probabilities (trainer/ppo/v1/trainer_base.py:1654).
     """
+    if trajectory.no_loss:
+        return [0] * len(trajectory.response_ids)
     return trajectory.response_mask if mask_observations else [1] * len(trajectory.response_ids)
 
 
@@ -90,7 +100,7 @@ class ForagerAgentLoop(AgentLoopBase):
 
     def __init__(self, *args: Any, settings: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._room = _room(settings)
+        self._room = _room(settings, self.tokenizer)
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput:
         """Play one episode; see `tasks.agent.episode.run_episode`.
@@ -138,25 +148,26 @@ class ForagerAgentLoop(AgentLoopBase):
             "reward_model": _plain(kwargs["reward_model"]),
             "extra_info": info,
         }
-        trajectory = await run_episode(
-            row,
-            generate=generate,
-            tokenizer=self.tokenizer,
-            protocol=room.protocol,
-            environment=room.environment,
-            tools=room.tools,
-            budget=room.budget,
-        )
+        trajectory = await run_episode(row, generate=generate, setup=room.setup, step=None if validating else step)
+        trajectory.no_loss = not validating and trajectory.stop_reason in room.no_loss_on
         metrics["tool_calls"] = sum(trajectory.tool_latencies)
         trajectory.sampling = {key: sampling_params[key] for key in ("temperature", "top_p", "top_k")}
         room.record(trajectory, step=step, split=info["split"], sample=sample)
         if validating and step == 0:
             room.sanity.check(info["index"], trajectory)
+        ids, mask, logprobs = (
+            trajectory.response_ids,
+            _trained(trajectory, room.mask_observations),
+            trajectory.response_logprobs,
+        )
+        if not ids:
+            # verl sets the reward on the last token of the response (agent_loop.py:145): there must be one.
+            ids, mask, logprobs = [self.tokenizer.eos_token_id], [0], [0.0]
         return AgentLoopOutput(
             prompt_ids=trajectory.prompt_ids,
-            response_ids=trajectory.response_ids,
-            response_mask=_trained(trajectory, room.mask_observations),
-            response_logprobs=trajectory.response_logprobs,
+            response_ids=ids,
+            response_mask=mask,
+            response_logprobs=logprobs,
             reward_score=trajectory.reward,
             num_turns=2 * trajectory.turns,
             metrics=AgentLoopMetrics(**metrics),

@@ -14,9 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tasks.agent.environments import Environment
-from tasks.agent.episode import Budget, Generation, run_episode
-from tasks.agent.protocol import PROTOCOLS
+from tasks.agent.episode import Generation, Setup, run_episode
 from tasks.agent.trajectory import Trajectory
 from tasks.params import Episode
 
@@ -76,21 +74,18 @@ class Engine:
         self,
         rows: Sequence[dict[str, Any]],
         *,
-        environment: Environment,
-        tools: Any,
-        episode: Episode,
+        setup: Setup,
         samples: int = 1,
         temperature: float = 0.0,
     ) -> list[Trajectory]:
         """Play `samples` episodes of every row.
 
+        A deadline would cut an episode for what others of its batch take, so the setup should have none.
+
         Returns:
             trajectories in the order of the rows, `samples` next to each other.
         """
         batcher = _Batcher(self._engine, len(rows) * samples)
-        budget = Budget(
-            episode.max_turns, episode.max_response_tokens, episode.max_turn_tokens, episode.max_observation_tokens
-        )
 
         async def one(slot: int, row: dict[str, Any], sample: int) -> Trajectory:
             turn = 0
@@ -104,15 +99,7 @@ class Engine:
                 )
 
             try:
-                return await run_episode(
-                    row,
-                    generate=generate,
-                    tokenizer=self.tokenizer,
-                    protocol=PROTOCOLS[episode.protocol],
-                    environment=environment,
-                    tools=tools,
-                    budget=budget,
-                )
+                return await run_episode(row, generate=generate, setup=setup)
             finally:
                 batcher.leave()
 

@@ -12,6 +12,7 @@ from tasks.params.models import (
     Episode,
     Index,
     Ingest,
+    Messages,
     Mixture,
     Params,
     Phase,
@@ -20,6 +21,7 @@ from tasks.params.models import (
     Retrieval,
     Rl,
     Sft,
+    Tools,
     Validate,
 )
 from tasks.params.resolution import (
@@ -45,6 +47,7 @@ __all__ = [
     "Episode",
     "Index",
     "Ingest",
+    "Messages",
     "Mixture",
     "Params",
     "Phase",
@@ -53,6 +56,7 @@ __all__ = [
     "Retrieval",
     "Rl",
     "Sft",
+    "Tools",
     "Validate",
     "contrasts",
     "load",

@@ -113,14 +113,36 @@ class Retrieval(Section):
     passage_words: Positive
 
 
+class Messages(Section):
+    """A prompt of two messages."""
+
+    system: str
+    user: str
+
+
 class Episode(Section):
-    protocol: Literal["search-r1"]
-    prompt: str
+    protocol: Literal["search-r1", "research", "hermes", "qwen3_coder"]
+    prompt: str | Messages
+    example_answer: str | None
     max_turns: Positive
     max_prompt_tokens: Positive
     max_response_tokens: Positive
     max_turn_tokens: Positive
     max_observation_tokens: Positive
+    max_parallel_calls: Positive
+    max_repeats: Positive
+    force_answer: bool
+    correct_invalid: bool
+    tool_seconds: Annotated[float, Field(gt=0, strict=False, allow_inf_nan=False)]
+    interaction: str | None
+    max_user_turns: Count
+
+
+class Tools(Section):
+    names: Annotated[list[str], Field(min_length=1)]
+    server: str | None
+    worker: Literal["process", "thread", "ray"]
+    workers: Positive
 
 
 class Demos(Section):
@@ -165,6 +187,9 @@ class Rl(Section):
     validate_every: Positive
     validation_questions: Positive
     micro_batch_size: Positive
+    deadline_seconds: Annotated[float, Field(gt=0, strict=False, allow_inf_nan=False)]
+    fallback_reward: Annotated[float, Field(strict=False, allow_inf_nan=False)]
+    no_loss_on: list[Literal["turns", "length", "invalid", "end", "repeat", "deadline"]]
     sanity: SanityCheck
     timeout_minutes: Positive
     overrides: list[str]
@@ -199,13 +224,14 @@ class Environment(BaseModel):
 
 
 class Params(Section):
-    """All parameters of a run; one section a stage, and five shared ones."""
+    """All parameters of a run; one section a stage, and six shared ones."""
 
     profile: str
     seed: Annotated[int, Field(ge=0, lt=2**32)]
     environment: Environment
     retrieval: Retrieval
     episode: Episode
+    tools: Tools
     ingest: Ingest
     policy: Policy
     validate_: Validate = Field(alias="validate")
@@ -231,7 +257,8 @@ class Params(Section):
     def _fits(self) -> Params:
         if self.rl.steps < self.rl.validate_every:
             raise ValueError("rl.validate_every: larger than rl.steps, so no checkpoint would ever be measured")
-        if "{question}" not in self.episode.prompt:
+        prompt = self.episode.prompt
+        if "{question}" not in (prompt if isinstance(prompt, str) else prompt.user):
             raise ValueError("episode.prompt: must hold {question}, or the policy would never see one")
         shape = self.policy.architecture
         if shape.hidden_size % (2 * shape.heads) or shape.heads % shape.kv_heads:

@@ -51,7 +51,7 @@ def train(
 
     Args:
         folder: the run's state; what verl logs and the episodes write lands there.
-        shared: the sections `retrieval`, `environment` and `episode` as plain values, for the agent loop.
+        shared: the sections `retrieval`, `environment`, `episode` and `tools` as plain values, for the agent loop.
         on_step: called with every step's metrics as they come.
 
     Returns:
@@ -75,6 +75,9 @@ def train(
         **shared,
         "seed": seed,
         "mask_observations": rl.mask_observations,
+        "deadline_seconds": rl.deadline_seconds,
+        "fallback_reward": rl.fallback_reward,
+        "no_loss_on": list(rl.no_loss_on),
         "index": str(index),
         "rollouts": str(folder.rollouts),
         "sanity": asdict(sanity),

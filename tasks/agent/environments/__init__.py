@@ -8,7 +8,6 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from typing import Protocol as Interface
 
@@ -17,7 +16,6 @@ from pydantic import BaseModel, ValidationError
 from tasks.errors import InputError
 
 if TYPE_CHECKING:
-    from tasks.agent.protocol import SearchR1
     from tasks.agent.trajectory import Trajectory
 
 
@@ -42,11 +40,7 @@ class Environment(Interface):
         """What `reward_model.ground_truth` holds for a question."""
         ...
 
-    def open_tools(self, index: Path, retrieval: Any) -> Any:
-        """The tools an episode may call."""
-        ...
-
-    def score(self, trajectory: Trajectory, row: dict[str, Any], protocol: SearchR1) -> None:
+    def score(self, trajectory: Trajectory, row: dict[str, Any]) -> None:
         """Fill in success, reward, reward_parts and the answer scores of a finished trajectory."""
         ...
 

@@ -1,0 +1,186 @@
+"""What a protocol is: how a turn asks for tools or answers, and how the system's words are set into the episode.
+
+A protocol is stateless and knows neither model nor tokenizer; `tasks.agent.chat` sets what it says into the
+model's chat template.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from typing import Protocol as Interface
+
+from tasks.agent.toolbox.base import Result
+
+
+@dataclass(frozen=True)
+class Call:
+    """One tool call of a turn.
+
+    Attributes:
+        tool: the tool's name as the policy wrote it; there may be no such tool.
+        text: what stood between the tool's tags, for the tool's own `parse`; tag protocols only.
+        arguments: arguments by name; tool-call protocols only.
+    """
+
+    tool: str
+    text: str = ""
+    arguments: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Action:
+    """What a turn asks for: tool calls, an answer with its text, or nothing valid (`text` then says why)."""
+
+    kind: Literal["calls", "answer", "invalid"]
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A line of the running fact list: what was learnt, and the numbers of the passages that say so."""
+
+    text: str
+    sources: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What the system says between two turns.
+
+    Attributes:
+        bodies: foreign text, neutralised; each may be cut to a token budget. One a tool call.
+        role: message role that the chat template frames each body with; None: written straight into the
+            assistant's turn, between `opening` and `closing`.
+        opening: before the body, never cut; only without a role.
+        closing: after the body, never cut; only without a role.
+        notice: the system's own words after all of it, never cut.
+    """
+
+    bodies: tuple[str, ...]
+    role: Literal["tool", "user"] | None = None
+    opening: str = ""
+    closing: str = ""
+    notice: str = ""
+
+
+class Protocol(Interface):
+    """One way of asking for tools and answering.
+
+    Attributes:
+        name: as in `episode.protocol`.
+        tools: names of the tools that may be called.
+        calls_tools_by_schema: whether the tools' JSON schemas are given to the chat template.
+        stop: strings at which generation hands over to the system; they are kept in the output.
+        tokens: marks for a tokenizer that gives each an id of its own.
+        ends_turn: whether the end token closes every turn, also one that goes on.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def tools(self) -> tuple[str, ...]: ...
+    @property
+    def calls_tools_by_schema(self) -> bool: ...
+    @property
+    def ends_turn(self) -> bool: ...
+    @property
+    def stop(self) -> list[str]: ...
+    @property
+    def tokens(self) -> list[str]: ...
+
+    def action(self, turn: str) -> Action:
+        """Read one generated turn, end token excluded."""
+        ...
+
+    def answers(self, generated: str) -> list[str]:
+        """Texts of all answer blocks of a *generated* text, in order; the answer is the last."""
+        ...
+
+    def citations(self, answer: str) -> tuple[str, tuple[int, ...]]:
+        """An answer block's text without its citations, and the numbers of the passages that it cites."""
+        ...
+
+    def facts(self, generated: str) -> list[Fact]:
+        """The running fact list of a generated text; empty where the protocol has none."""
+        ...
+
+    def show(self, results: Sequence[Result], numbers: dict[str, int], notice: str = "") -> Observation:
+        """What the results of one turn's calls look like.
+
+        Args:
+            results: one a call.
+            numbers: number by passage id, of all passages shown so far in the episode; extended.
+            notice: the system's own words after them.
+        """
+        ...
+
+    def say(self, text: str, role: Literal["notice", "user"]) -> Observation:
+        """A word of the system (`notice`) or of the user, where no result is shown."""
+        ...
+
+    def neutralise(self, text: str) -> str:
+        """Make a foreign text unable to open or close a block of the protocol or of the chat template."""
+        ...
+
+    def search(self, query: str, thought: str | None = None) -> str:
+        """Text of a turn that searches, without end token."""
+        ...
+
+    def answer(self, answer: str, thought: str | None = None, sources: Sequence[int] = ()) -> str:
+        """Text of a turn that answers, without end token."""
+        ...
+
+    @property
+    def correction(self) -> str:
+        """What the system says to a turn that asked for nothing valid."""
+        ...
+
+    @property
+    def last_turn(self) -> str:
+        """What the system says before the turn that must answer."""
+        ...
+
+
+# A block holds no other tag of its kind, so nested, repeated or crossed tags never make one.
+_ANSWER = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Tags:
+    """What the protocols share: the answer's tags, thoughts, and the neutralising of foreign text.
+
+    Attributes:
+        tools: names of the tools that may be called.
+        tags: names of all tags of the protocol.
+    """
+
+    tools: tuple[str, ...] = ("search",)
+    tags: tuple[str, ...] = field(default=())
+
+    def neutralise(self, text: str) -> str:
+        """Make a foreign text unable to open or close a block: `<` of any tag of the protocol becomes `‹`.
+
+        So does that of chat marks such as `<|im_end|>`, which a tokenizer would read as its own.
+        """
+        names = "|".join(map(re.escape, self.tags))
+        return re.sub(rf"<(?=\s*/?\s*(?:{names})\b|\|)", "‹", text, flags=re.IGNORECASE)
+
+    def answers(self, generated: str) -> list[str]:
+        """Texts of all answer blocks of a *generated* text, in order; the answer is the last."""
+        return [text.strip() for text in _ANSWER.findall(generated)]
+
+    def citations(self, answer: str) -> tuple[str, tuple[int, ...]]:
+        """The answer as it is: only a protocol with cited answers has citations."""
+        return answer, ()
+
+    def facts(self, generated: str) -> list[Fact]:
+        """Nothing: only a protocol with cited answers keeps a fact list."""
+        return []
+
+    def think(self, thought: str | None) -> str:
+        """The thought that opens a turn, or nothing."""
+        return f"<think> {thought} </think>\n" if thought is not None else ""

@@ -1,0 +1,24 @@
+"""What the policy is told of a call that failed: the system's own words, never those of an exception."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tasks.agent.toolbox.base import Failure
+
+_WORDS: dict[Failure, str] = {
+    "arguments": "the arguments do not fit.",
+    "timeout": "it took too long.",
+    "raised": "it broke.",
+    "state": "it broke.",
+    "result": "it brought nothing that can be shown.",
+    "worker": "it broke.",
+    "surplus": "too many calls in one turn; this one was not run.",
+}
+
+
+def told(failure: Failure, tools: Sequence[str]) -> str:
+    """One line on a failed call."""
+    if failure == "unknown":
+        return f"Error: there is no such tool. Tools are: {', '.join(tools)}."
+    return f"Error: {_WORDS[failure]}"

@@ -1,0 +1,74 @@
+"""From the parameters to what episodes need: one place for RL, SFT's checks, demonstrations and evaluation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tasks.agent import environments, interactions, protocols
+from tasks.agent.chat import Chat, Tokenizer
+from tasks.agent.episode import Budget, Setup
+from tasks.agent.toolbox import Context, Limits, Toolbox, Tools
+from tasks.agent.toolbox.running import build
+from tasks.params import Environment, Episode, Retrieval
+from tasks.params import Tools as ToolsSection
+
+
+def open_tools(tools: ToolsSection, episode: Episode, retrieval: Retrieval, index: Path | None) -> Tools:
+    """Open the tools that `tools.names` lists.
+
+    Args:
+        index: folder of the retrieval index; None where the environment needs none.
+
+    Raises:
+        InputError: there is no such tool, or it cannot be opened.
+    """
+    limits = Limits(seconds=episode.tool_seconds, parallel=episode.max_parallel_calls)
+    return Toolbox(build(tools.names, Context(index, retrieval)), limits)
+
+
+def open_setup(
+    *,
+    environment: Environment,
+    episode: Episode,
+    tools: ToolsSection,
+    retrieval: Retrieval,
+    index: Path | None,
+    tokenizer: Tokenizer,
+    deadline_seconds: float | None = None,
+    fallback_reward: float = 0.0,
+) -> Setup:
+    """Open everything that episodes share.
+
+    Args:
+        environment: the section of that name, as are the next three.
+        index: folder of the retrieval index; None where the environment needs none.
+        tokenizer: the policy's.
+        deadline_seconds: of an episode; None where a slow one holds up nobody.
+        fallback_reward: reward of an episode that the deadline has cut.
+
+    Raises:
+        InputError: a tool, an interaction or an environment is unknown, or the chat template cannot frame what the
+            protocol says.
+    """
+    opened = open_tools(tools, episode, retrieval, index)
+    protocol = protocols.create(episode.protocol, opened.names)
+    return Setup(
+        protocol=protocol,
+        environment=environments.create(environment),
+        tools=opened,
+        chat=Chat(tokenizer, opened.schemas if protocol.calls_tools_by_schema else ()),
+        budget=Budget(
+            max_turns=episode.max_turns,
+            max_response_tokens=episode.max_response_tokens,
+            max_turn_tokens=episode.max_turn_tokens,
+            max_observation_tokens=episode.max_observation_tokens,
+            force_answer=episode.force_answer,
+            correct_invalid=episode.correct_invalid,
+            max_repeats=episode.max_repeats,
+            max_user_turns=episode.max_user_turns,
+            deadline_seconds=deadline_seconds,
+            fallback_reward=fallback_reward,
+        ),
+        interaction=interactions.create(episode.interaction),
+        example_answer=episode.example_answer,
+    )

@@ -1,0 +1,6 @@
+"""What tools are and how they are run: in this process, or behind a server."""
+
+from tasks.agent.toolbox.base import Context, Passage, Result, State, Tool, known_tools, register
+from tasks.agent.toolbox.running import Limits, Toolbox, Tools
+
+__all__ = ["Context", "Limits", "Passage", "Result", "State", "Tool", "Toolbox", "Tools", "known_tools", "register"]

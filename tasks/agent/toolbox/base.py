@@ -1,0 +1,213 @@
+"""What a tool is: a class with `usage`, `parse` and `call`, registered by decoration and found by itself.
+
+A tool's file stands in `tasks/agent/tools/`. One object of it serves all episodes of a process, many at a time and from
+different threads; what it remembers of one trajectory lies in the `State` that it is given.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import importlib
+import json
+import pkgutil
+from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+# Why a call brought no result; counted in the trajectory, and named to the policy in the system's own words.
+Failure = Literal["unknown", "arguments", "timeout", "raised", "state", "result", "worker", "surplus"]
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A passage that a tool shows."""
+
+    id: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a call brought.
+
+    Attributes:
+        text: what is shown; with passages, the protocol writes them instead.
+        passages: what was found, best first; an answer may cite them.
+        done: whether the episode ends with this call.
+        failure: why there is no result; None when there is one.
+        seconds: how long the call took; filled in by the caller.
+    """
+
+    text: str = ""
+    passages: tuple[Passage, ...] = ()
+    done: bool = False
+    failure: Failure | None = None
+    seconds: float = 0.0
+
+    def after(self, seconds: float) -> Result:
+        """The same result with the time that it took."""
+        return replace(self, seconds=seconds)
+
+
+class ForeignStateError(RuntimeError):
+    """A call has touched the state of a trajectory that is not its own."""
+
+
+_current: contextvars.ContextVar[str | None] = contextvars.ContextVar("trajectory", default=None)
+
+
+class State(MutableMapping[str, Any]):
+    """What a tool remembers of one trajectory, by name; freed at the trajectory's end.
+
+    Only calls of that trajectory may touch it.
+
+    Raises:
+        ForeignStateError: on any access out of another trajectory's call.
+    """
+
+    def __init__(self, trajectory_id: str) -> None:
+        self.trajectory_id = trajectory_id
+        self._values: dict[str, Any] = {}
+
+    def entered(self) -> contextvars.Context:
+        """A context in which the state is at hand; a call runs in it."""
+        context = contextvars.copy_context()
+        context.run(_current.set, self.trajectory_id)
+        return context
+
+    def _own(self) -> dict[str, Any]:
+        if _current.get() != self.trajectory_id:
+            raise ForeignStateError(f"state of trajectory {self.trajectory_id} touched by another's call")
+        return self._values
+
+    def __getitem__(self, key: str) -> Any:
+        return self._own()[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._own()[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        del self._own()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._own())
+
+    def __len__(self) -> int:
+        return len(self._own())
+
+
+@dataclass(frozen=True)
+class Context:
+    """What tools may be built from.
+
+    Attributes:
+        index: folder of the retrieval index; None where no index was built.
+        retrieval: the section `retrieval`.
+    """
+
+    index: Path | None = None
+    retrieval: Any = None
+
+
+class NoArguments(BaseModel):
+    """Arguments of a tool that takes none."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Tool:
+    """A tool: what it is for (`usage`), how its text is read (`parse`), what it does (`call`).
+
+    Attributes:
+        name: the word between the tags, and the function's name; set by `register`'s class.
+        description: one sentence for the policy.
+        Arguments: pydantic model of the arguments: their names, types and descriptions make the JSON schema.
+    """
+
+    name: ClassVar[str]
+    description: ClassVar[str]
+    Arguments: ClassVar[type[BaseModel]] = NoArguments
+
+    def __init__(self, context: Context) -> None:
+        """Open what the tool needs; once a process."""
+
+    def usage(self) -> str:
+        """How a turn asks for it, for the prompt's `{tools}`; in words of the tag protocols."""
+        return f"<{self.name}> ... </{self.name}>: {self.description}"
+
+    def parse(self, text: str) -> Mapping[str, Any] | None:
+        """Arguments out of what stands between the tags; None when it makes no sense.
+
+        By default a tool with one argument takes the text as it is, and any other a JSON object.
+        """
+        names = list(self.Arguments.model_fields)
+        if len(names) == 1:
+            return {names[0]: text}
+        try:
+            value = json.loads(text) if text else {}
+        except ValueError:
+            return None
+        return value if isinstance(value, dict) else None
+
+    def call(self, arguments: Any, state: State) -> str | Result:
+        """Do it. Runs in a thread of its own, under a time-out.
+
+        Args:
+            arguments: an object of `Arguments`.
+            state: what the tool remembers of this trajectory, empty at first.
+        """
+        raise NotImplementedError
+
+    def release(self, state: State) -> None:
+        """The trajectory has ended: close what its state holds. Nothing by default."""
+
+    def schema(self) -> dict[str, Any]:
+        """The tool as OpenAI's function schema, as chat templates and verl's BaseTool take it."""
+        parameters = self.Arguments.model_json_schema()
+        properties = {
+            name: {key: value for key, value in of.items() if key != "title"}
+            for name, of in parameters.get("properties", {}).items()
+        }
+        return {
+            "type": "function",
+            "function": {
+                "name": self.name,
+                "description": self.description,
+                "parameters": {
+                    "type": "object",
+                    "properties": properties,
+                    "required": list(parameters.get("required", [])),
+                },
+            },
+        }
+
+
+_tools: dict[str, type[Tool]] = {}
+
+
+def register(tool: type[Tool]) -> type[Tool]:
+    """Class decorator: make a tool known by its `name`.
+
+    Raises:
+        ValueError: another class has that name, or the name can be no tag.
+    """
+    name = tool.name
+    if not name.isidentifier() or name in {"think", "information", "answer", "fact", "tool_call", "tool_response"}:
+        raise ValueError(f"{name!r} cannot be a tool's name: it must be an identifier, and no tag of a protocol")
+    known = _tools.get(name)
+    if known is not None and (known.__module__, known.__qualname__) != (tool.__module__, tool.__qualname__):
+        raise ValueError(f"two tools are called {name!r}: {known.__module__} and {tool.__module__}")
+    _tools[name] = tool
+    return tool
+
+
+def known_tools() -> dict[str, type[Tool]]:
+    """All tools of the folder `tasks/agent/tools/`, by name."""
+    package = importlib.import_module("tasks.agent.tools")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")
+    return dict(sorted(_tools.items()))

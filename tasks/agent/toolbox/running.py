@@ -1,0 +1,202 @@
+"""Running tools in this process, so that none can hold, break or flood an episode.
+
+Each call runs in a thread of its own, under a time-out: a call that hangs is given up, and its thread, which nobody
+can end, is left behind and ends with the process. A tool that must not outlive its call belongs behind the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from typing import Protocol as Interface
+
+from pydantic import ValidationError
+
+from tasks.agent.toolbox.base import Context, Failure, ForeignStateError, Result, State, Tool, known_tools
+from tasks.errors import InputError
+
+if TYPE_CHECKING:
+    from tasks.agent.protocols.base import Call
+
+log = logging.getLogger("forager.tools")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of the calls.
+
+    Attributes:
+        seconds: of one call.
+        characters: of one result; what is longer is cut, before it is tokenised or sent anywhere.
+        parallel: calls of one turn that are run; the others fail as `surplus`.
+    """
+
+    seconds: float
+    characters: int = 65_536
+    parallel: int = 1
+
+
+class Tools(Interface):
+    """The tools of an episode, wherever they run."""
+
+    names: tuple[str, ...]
+
+    @property
+    def schemas(self) -> list[dict[str, Any]]:
+        """The tools as OpenAI's function schemas."""
+        ...
+
+    @property
+    def usage(self) -> str:
+        """How a turn asks for each, one line a tool."""
+        ...
+
+    async def call(self, trajectory_id: str, calls: Sequence[Call]) -> list[Result]:
+        """Run one turn's calls side by side; a result for each, in their order, failed or not."""
+        ...
+
+    async def release(self, trajectory_id: str) -> None:
+        """The trajectory has ended: free what the tools remember of it."""
+        ...
+
+
+def build(names: Sequence[str], context: Context) -> dict[str, Tool]:
+    """Open tools by name.
+
+    Raises:
+        InputError: there is no such tool.
+    """
+    known = known_tools()
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"tools are: {', '.join(known)}"
+            raise InputError(f"tools.names: no tool {name!r}", mend=hint)
+    return {name: known[name](context) for name in names}
+
+
+class Toolbox:
+    """Tools in this process; see `Tools`."""
+
+    def __init__(self, tools: dict[str, Tool], limits: Limits) -> None:
+        self._tools, self._limits = tools, limits
+        self.names = tuple(tools)
+        self._states: dict[str, dict[str, State]] = {}
+
+    @property
+    def schemas(self) -> list[dict[str, Any]]:
+        return [tool.schema() for tool in self._tools.values()]
+
+    @property
+    def usage(self) -> str:
+        return "\n".join(tool.usage() for tool in self._tools.values())
+
+    @property
+    def trajectories(self) -> int:
+        """How many trajectories the tools remember something of."""
+        return len(self._states)
+
+    async def call(self, trajectory_id: str, calls: Sequence[Call]) -> list[Result]:
+        taken, surplus = calls[: self._limits.parallel], calls[self._limits.parallel :]
+        results = await asyncio.gather(*(self._one(trajectory_id, call) for call in taken))
+        return [*results, *(Result(failure="surplus") for _ in surplus)]
+
+    async def release(self, trajectory_id: str) -> None:
+        for name, state in self._states.pop(trajectory_id, {}).items():
+            await self._bounded(state, partial(self._tools[name].release, state))
+
+    async def _one(self, trajectory_id: str, call: Call) -> Result:
+        start = time.perf_counter()
+        result = await self._checked(trajectory_id, call)
+        return result.after(time.perf_counter() - start)
+
+    async def _checked(self, trajectory_id: str, call: Call) -> Result:
+        tool = self._tools.get(call.tool)
+        if tool is None:
+            return Result(failure="unknown")
+        states = self._states.setdefault(trajectory_id, {})
+        state = states.setdefault(call.tool, State(trajectory_id))
+
+        def work() -> str | Result | None:
+            raw = tool.parse(call.text) if call.arguments is None else call.arguments
+            if raw is None:
+                return None
+            try:
+                arguments = tool.Arguments.model_validate(dict(raw))
+            except ValidationError:
+                return None
+            return tool.call(arguments, state)
+
+        outcome = await self._bounded(state, work)
+        return outcome if isinstance(outcome, Result) else _failed(outcome)
+
+    async def _bounded(self, state: State, work: Callable[[], Any]) -> Result | Failure:
+        """Run `work` in a thread of its own; its outcome as a result, or why there is none."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        context = state.entered()
+
+        def run() -> None:
+            try:
+                outcome = context.run(work)
+                outcome = self._fit(outcome)
+            except ForeignStateError:
+                outcome = "state"
+            except Exception:
+                log.exception("a tool has failed")
+                outcome = "raised"
+            try:
+                loop.call_soon_threadsafe(_settle, future, outcome)
+            except RuntimeError:
+                # The loop has ended meanwhile: nobody waits any more.
+                return
+
+        threading.Thread(target=run, daemon=True, name="tool").start()
+        try:
+            return await asyncio.wait_for(future, self._limits.seconds)
+        except TimeoutError:
+            return "timeout"
+
+    def _fit(self, outcome: Any) -> Result | Failure:
+        """A tool's own return value, checked and cut to the limit."""
+        if outcome is None:
+            return "arguments"
+        if isinstance(outcome, str):
+            outcome = Result(outcome)
+        if not isinstance(outcome, Result):
+            return "result"
+        limit = self._limits.characters
+        passages = outcome.passages
+        if not isinstance(outcome.text, str) or not all(
+            isinstance(value, str) for one in passages for value in (one.id, one.title, one.text)
+        ):
+            return "result"
+        if len(outcome.text) <= limit and sum(len(one.title) + len(one.text) for one in passages) <= limit:
+            return outcome
+        return Result(outcome.text[:limit], tuple(_cut(passages, limit)), outcome.done, outcome.failure)
+
+
+def _cut(passages: Iterable[Any], limit: int) -> Iterable[Any]:
+    for passage in passages:
+        if limit <= 0:
+            return
+        title = passage.title[:limit]
+        text = passage.text[: limit - len(title)]
+        limit -= len(title) + len(text)
+        yield replace(passage, title=title, text=text)
+
+
+def _failed(kind: Failure) -> Result:
+    return Result(failure=kind)
+
+
+def _settle(future: asyncio.Future[Any], outcome: Any) -> None:
+    if not future.done():
+        future.set_result(outcome)
