@@ -139,7 +139,8 @@ class Chat:
 
     def _foreign(self, text: str, limit: int) -> list[int]:
         """A foreign text's ids, at most `limit`; none of the tokenizer's marks is left in it."""
-        text = text[: LONGEST_TOKEN * limit]
+        # Half of a surrogate pair, which JSON can carry, is no character and could not be encoded.
+        text = text[: LONGEST_TOKEN * limit].encode("utf-8", "replace").decode("utf-8")
         for mark in self._marks:
             text = text.replace(mark, f"{mark[0]}\u200b{mark[1:]}")
         return self._encode(text)[:limit]

@@ -11,15 +11,24 @@ import difflib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from typing import Protocol as Interface
 
 from pydantic import ValidationError
 
-from tasks.agent.toolbox.base import Context, Failure, ForeignStateError, Result, State, Tool, known_tools
+from tasks.agent.toolbox.base import (
+    Context,
+    Failure,
+    ForeignStateError,
+    Passage,
+    Result,
+    State,
+    Tool,
+    known_tools,
+)
 from tasks.errors import InputError
 
 if TYPE_CHECKING:
@@ -149,7 +158,7 @@ class Toolbox:
                 outcome = self._fit(outcome)
             except ForeignStateError:
                 outcome = "state"
-            except Exception:
+            except BaseException:  # SystemExit as well: nobody else would tell the one who waits
                 log.exception("a tool has failed")
                 outcome = "raised"
             try:
@@ -172,25 +181,28 @@ class Toolbox:
             outcome = Result(outcome)
         if not isinstance(outcome, Result):
             return "result"
-        limit = self._limits.characters
-        passages = outcome.passages
+        limit, passages = self._limits.characters, outcome.passages
         if not isinstance(outcome.text, str) or not all(
             isinstance(value, str) for one in passages for value in (one.id, one.title, one.text)
         ):
             return "result"
-        if len(outcome.text) <= limit and sum(len(one.title) + len(one.text) for one in passages) <= limit:
-            return outcome
-        return Result(outcome.text[:limit], tuple(_cut(passages, limit)), outcome.done, outcome.failure)
+        return Result(_whole(outcome.text[:limit]), tuple(_cut(passages, limit)), outcome.done)
 
 
-def _cut(passages: Iterable[Any], limit: int) -> Iterable[Any]:
+def _whole(text: str) -> str:
+    """The text with whatever is no character, such as half of a surrogate pair, replaced."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _cut(passages: Iterable[Passage], limit: int) -> Iterator[Passage]:
+    """As many passages as have `limit` characters in all; the last of them may be shortened."""
     for passage in passages:
         if limit <= 0:
             return
         title = passage.title[:limit]
         text = passage.text[: limit - len(title)]
         limit -= len(title) + len(text)
-        yield replace(passage, title=title, text=text)
+        yield Passage(_whole(passage.id), _whole(title), _whole(text))
 
 
 def _failed(kind: Failure) -> Result:
