@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import time
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 from typing import Protocol as Interface
 from uuid import uuid4
@@ -18,7 +21,11 @@ from tasks.agent.environments import Environment
 from tasks.agent.interactions import Interaction
 from tasks.agent.protocols import Action, Call, Observation, Protocol
 from tasks.agent.toolbox import Result, Tools
+from tasks.agent.toolbox.base import Failure
+from tasks.agent.toolbox.bounded import bounded
 from tasks.agent.trajectory import CallRecord, Segment, StopReason, Trajectory
+
+log = logging.getLogger("forager.episode")
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,7 @@ class Budget:
         correct_invalid: whether a turn that asks for nothing is told so and tried again, instead of ending all.
         max_repeats: how often the very same call may be made; once more ends the episode.
         max_user_turns: words of the user after an answer, where there is an interaction.
+        user_seconds: how long each is waited for.
         deadline_seconds: of the whole episode; None: no limit.
         fallback_reward: reward of an episode that the deadline has cut.
     """
@@ -60,6 +68,7 @@ class Budget:
     correct_invalid: bool = False
     max_repeats: int = 3
     max_user_turns: int = 1
+    user_seconds: float = 10.0
     deadline_seconds: float | None = None
     fallback_reward: float = 0.0
 
@@ -244,11 +253,29 @@ class _Episode:
         setup, trajectory = self._setup, self._trajectory
         if setup.interaction is None or trajectory.user_turns >= setup.budget.max_user_turns:
             return "answer"
-        word = await setup.interaction.reply(self._row, answer, trajectory.user_turns)
+        word = await self._word_of_user(setup.interaction, answer)
         if word is None or not self._append(setup.protocol.say(word, "user"), "user"):
             return "answer"
         trajectory.user_turns += 1
         return None
+
+    async def _word_of_user(self, user: Interaction, answer: str) -> str | None:
+        """What the user says; nothing when it hangs or breaks, which is counted among the calls."""
+        trajectory, start = self._trajectory, time.perf_counter()
+        failure: Failure | None = None
+        word: str | None = None
+        try:
+            reply = partial(user.reply, self._row, answer, trajectory.user_turns)
+            word = await bounded(reply, self._setup.budget.user_seconds)
+        except TimeoutError:
+            failure = "timeout"
+        except Exception:
+            log.exception("the interaction has failed")
+            failure = "raised"
+        if word is not None and not isinstance(word, str):
+            word, failure = None, "result"
+        trajectory.calls.append(CallRecord("user", answer, time.perf_counter() - start, failure))
+        return word
 
     def _append(self, observation: Observation, kind: Literal["observation", "notice", "user"]) -> bool:
         """Append what is said to the policy; False, and nothing appended, where no room for a turn would be left."""

@@ -66,6 +66,7 @@ def open_setup(
             correct_invalid=episode.correct_invalid,
             max_repeats=episode.max_repeats,
             max_user_turns=episode.max_user_turns,
+            user_seconds=episode.tool_seconds,
             deadline_seconds=deadline_seconds,
             fallback_reward=fallback_reward,
         ),

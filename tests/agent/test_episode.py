@@ -1,32 +1,42 @@
 """Episodes with a scripted engine and a real tokenizer."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.agent.environments.search.environment import Environment, SearchParams
-from tasks.agent.episode import Budget, Generation, prompt_ids, run_episode
-from tasks.agent.protocol import SearchR1
+from tasks.agent import environments
+from tasks.agent.chat import Chat
+from tasks.agent.episode import Budget, Generation, Setup, run_episode
+from tasks.agent.protocols import Call, SearchR1
+from tasks.agent.toolbox import Limits, Passage, Result, Toolbox
 from tasks.agent.trajectory import Trajectory
-from tasks.retrieval import Hit, Passage
 
 PROTOCOL = SearchR1()
-ENVIRONMENT = Environment(SearchParams(em_score=1.0, format_score=0.1))
 BUDGET = Budget(max_turns=4, max_response_tokens=400, max_turn_tokens=40, max_observation_tokens=60)
 
 
 class Library:
-    """A search that always finds the same passages."""
+    """A search that always finds the same passages, unless it fails; it knows which trajectories it still serves."""
 
-    def __init__(self, *passages: Passage) -> None:
-        self.hits = [Hit(passage, 1.0) for passage in passages]
+    names = ("search",)
+    schemas: list[dict[str, Any]] = []
+    usage = ""
 
-    async def search(self, query: str) -> list[Hit]:
-        return self.hits
+    def __init__(self, *passages: Passage, **result: Any) -> None:
+        self.result = Result("" if passages else "No results.", passages, **result)
+        self.served: set[str] = set()
+
+    async def call(self, trajectory_id: str, calls: Sequence[Call]) -> list[Result]:
+        self.served.add(trajectory_id)
+        return [self.result for _ in calls]
+
+    async def release(self, trajectory_id: str) -> None:
+        self.served.discard(trajectory_id)
 
 
 LIBRARY = Library(Passage("p1", "Kashi", "Kashi was born in Rove."), Passage("p2", "Rove", "Rove is a city."))
@@ -49,21 +59,15 @@ class Script:
 
 
 @pytest.fixture(scope="module")
-def play(tokenizer: Any, question_row: Callable[..., dict[str, Any]]) -> Callable[..., Trajectory]:
+def play(tokenizer: Any, defaults: Any, question_row: Callable[..., dict[str, Any]]) -> Callable[..., Trajectory]:
     row = question_row("Where was Kashi born?", ["Rove"], ["Kashi"], ["p1"])
+    environment = environments.create(defaults.environment)
 
-    def run(script: Script, budget: Budget = BUDGET, tools: Any = LIBRARY) -> Trajectory:
-        return asyncio.run(
-            run_episode(
-                row,
-                generate=script,
-                tokenizer=tokenizer,
-                protocol=PROTOCOL,
-                environment=ENVIRONMENT,
-                tools=tools,
-                budget=budget,
-            )
-        )
+    def run(script: Any, budget: Budget = BUDGET, tools: Any = LIBRARY, **setting: Any) -> Trajectory:
+        setup = Setup(PROTOCOL, environment, tools, Chat(tokenizer), budget, **setting)
+        trajectory = asyncio.run(run_episode(row, generate=script, setup=setup))
+        assert not tools.served
+        return trajectory
 
     return run
 
@@ -72,12 +76,14 @@ def test_a_whole_episode(play, tokenizer) -> None:
     first, last = "<think> hm </think>\n<search> Kashi </search>", "<answer> rove </answer>"
     script = Script(tokenizer, first, last)
     trajectory = play(script)
-    shown = "".join(PROTOCOL.observation([hit.passage for hit in LIBRARY.hits]))
+    seen = PROTOCOL.show([LIBRARY.result], {})
+    shown = seen.opening + seen.bodies[0] + seen.closing
     assert trajectory.text == first + shown + last
     assert trajectory.generated == first + last
     assert (trajectory.answer, trajectory.stop_reason, trajectory.turns) == ("rove", "answer", 2)
     assert trajectory.queries == ["Kashi"] and trajectory.passage_ids == [["p1", "p2"]]
     assert len(trajectory.tool_latencies) == 1
+    assert [(call.tool, call.arguments, call.failure) for call in trajectory.calls] == [("search", "Kashi", None)]
     assert (trajectory.em, trajectory.f1, trajectory.success, trajectory.reward) == (1.0, 1.0, 1.0, 1.0)
     assert trajectory.format_valid and trajectory.reward_parts == {"em": 1.0, "format": 0.0}
     # Each turn is asked for with all that was said before.
@@ -166,7 +172,7 @@ def test_an_answer_in_a_passage_earns_nothing(play, tokenizer) -> None:
 
 
 def test_prompt_opens_the_assistants_turn(tokenizer) -> None:
-    text = tokenizer.decode(prompt_ids(tokenizer, [{"role": "user", "content": "Who?"}]))
+    text = tokenizer.decode(Chat(tokenizer).prompt_ids([{"role": "user", "content": "Who?"}]))
     assert text == "<|im_start|>user\nWho?<|im_end|>\n<|im_start|>assistant\n"
 
 
@@ -194,3 +200,138 @@ def test_no_budget_is_ever_exceeded(play, tokenizer, turns: int, response: int, 
         assert len(ids) <= max(seen, len(opening) + len(closing))
         assert ids[: len(opening)] == opening and ids[-len(closing) :] == closing
     assert trajectory.segments[-1].kind == "generated" or trajectory.stop_reason == "length"
+
+
+ANSWER = "<answer> Rove </answer>"
+
+
+def kinds(trajectory: Trajectory) -> list[str]:
+    return [segment.kind for segment in trajectory.segments]
+
+
+def test_the_answer_is_asked_for_before_the_last_turn(play, tokenizer) -> None:
+    asks = replace(BUDGET, max_turns=2, force_answer=True)
+    trajectory = play(Script(tokenizer, "<search> a </search>", ANSWER), asks)
+    assert trajectory.forced_answer and trajectory.stop_reason == "answer" and trajectory.reward == 1.0
+    assert kinds(trajectory) == ["generated", "observation", "generated"]
+    assert trajectory.segments[1].text.endswith(f"</information>\n{PROTOCOL.last_turn}\n")
+    assert trajectory.format_valid
+    # One that searches all the same has had its last turn.
+    trajectory = play(Script(tokenizer, "<search> a </search>"), asks)
+    assert (trajectory.turns, trajectory.stop_reason, len(trajectory.queries)) == (2, "turns", 1)
+    # With a turn to spare nobody asks.
+    trajectory = play(Script(tokenizer, "<search> a </search>", ANSWER), replace(BUDGET, force_answer=True))
+    assert not trajectory.forced_answer and PROTOCOL.last_turn not in trajectory.text
+
+
+def test_the_only_turn_is_asked_to_answer_at_once(play, tokenizer) -> None:
+    trajectory = play(Script(tokenizer, ANSWER), replace(BUDGET, max_turns=1, force_answer=True))
+    assert kinds(trajectory) == ["notice", "generated"] and trajectory.reward == 1.0
+    assert trajectory.response_mask[0] == 0
+
+
+def test_the_answer_is_asked_for_when_an_observation_leaves_no_room(play, tokenizer) -> None:
+    turn = tokenizer.encode("<search> a </search>")
+    ask = tokenizer.encode(f"\n{PROTOCOL.last_turn}\n")
+    room = len(turn) + len(ask) + 12
+    for force, expected in ((False, "length"), (True, "answer")):
+        budget = Budget(4, room, 40, 60, force_answer=force)
+        trajectory = play(Script(tokenizer, turn, ANSWER), budget)
+        assert trajectory.stop_reason == expected
+        assert len(trajectory.response_ids) <= room
+    assert kinds(trajectory) == ["generated", "notice", "generated"]
+
+
+def test_an_invalid_turn_is_corrected_where_that_is_wanted(play, tokenizer) -> None:
+    corrects = replace(BUDGET, correct_invalid=True)
+    trajectory = play(Script(tokenizer, "hm", ANSWER), corrects)
+    assert kinds(trajectory) == ["generated", "notice", "generated"]
+    assert trajectory.segments[1].text == f"\n{PROTOCOL.correction}\n"
+    assert (trajectory.stop_reason, trajectory.invalid_turns, trajectory.reward) == ("answer", 1, 1.0)
+    assert not trajectory.format_valid  # the answer is paid for; that it took a correction is told
+    trajectory = play(Script(tokenizer, "hm"), corrects)
+    assert (trajectory.turns, trajectory.stop_reason, trajectory.invalid_turns) == (4, "invalid", 4)
+
+
+def test_a_correction_says_that_the_next_turn_is_the_last(play, tokenizer) -> None:
+    budget = replace(BUDGET, max_turns=2, correct_invalid=True, force_answer=True)
+    trajectory = play(Script(tokenizer, "hm", "<search> a </search>"), budget)
+    assert trajectory.segments[1].text == f"\n{PROTOCOL.correction} {PROTOCOL.last_turn}\n"
+    assert (trajectory.stop_reason, trajectory.queries) == ("turns", [])
+
+
+def test_the_very_same_call_breaks_the_loop(play, tokenizer) -> None:
+    script = Script(tokenizer, "<search> a b </search>", "<search> A  B </search>", "<search> c </search>")
+    trajectory = play(script, replace(BUDGET, max_turns=9, max_repeats=2, max_response_tokens=4000))
+    # a, A, c, a: the third of the same is not run.
+    assert (trajectory.stop_reason, trajectory.turns) == ("repeat", 4)
+    assert trajectory.queries == ["a b", "A  B", "c"]
+
+
+@pytest.mark.parametrize("failure", ["unknown", "arguments", "timeout", "raised", "state", "result", "worker"])
+def test_a_call_that_fails_is_told_and_counted_and_the_episode_goes_on(play, tokenizer, failure: str) -> None:
+    trajectory = play(Script(tokenizer, "<search> a </search>", ANSWER), tools=Library(failure=failure))
+    assert trajectory.stop_reason == "answer" and trajectory.reward == 1.0
+    assert [call.failure for call in trajectory.calls] == [failure]
+    assert trajectory.queries == [] and "Error: " in trajectory.segments[1].text
+
+
+def test_a_tool_may_end_the_episode(play, tokenizer) -> None:
+    trajectory = play(Script(tokenizer, "<search> a </search>"), tools=Library(done=True))
+    assert (trajectory.stop_reason, trajectory.turns, kinds(trajectory)) == ("tool", 1, ["generated"])
+
+
+class Hangs:
+    """Generates one turn, and then nothing any more."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._turn: list[int] | None = tokenizer.encode("<search> a </search>")
+
+    async def __call__(self, prompt: list[int], *, max_tokens: int, stop: list[str]) -> Generation:
+        if self._turn is None:
+            await asyncio.sleep(60)
+        ids, self._turn = self._turn, None
+        return Generation(ids or [], None)
+
+
+def test_a_straggler_is_cut_at_its_deadline_and_gets_the_fallback_reward(play, tokenizer) -> None:
+    budget = replace(BUDGET, deadline_seconds=0.2, fallback_reward=-0.5)
+    trajectory = play(Hangs(tokenizer), budget)
+    assert (trajectory.stop_reason, trajectory.reward) == ("deadline", -0.5)
+    assert trajectory.reward_parts == {"fallback": -0.5}
+    assert kinds(trajectory) == ["generated", "observation"] and trajectory.success == 0.0
+
+
+def test_a_time_out_of_the_engines_own_is_no_deadline(play, tokenizer) -> None:
+    async def broken(prompt: list[int], *, max_tokens: int, stop: list[str]) -> Generation:
+        raise TimeoutError("the engine's")
+
+    with pytest.raises(TimeoutError, match="the engine's"):
+        play(broken, replace(BUDGET, deadline_seconds=60.0))
+
+
+def test_a_user_may_answer_an_answer(play, tokenizer) -> None:
+    from tasks.agent.interactions import create
+
+    user = create("second_try")
+    trajectory = play(Script(tokenizer, "<answer> Kashi </answer>", ANSWER), interaction=user)
+    assert kinds(trajectory) == ["generated", "user", "generated"]
+    word = "That is not right. Look again, and give another answer."
+    assert trajectory.segments[1].text == (
+        f"<|im_end|>\n<|im_start|>user\n{word}<|im_end|>\n<|im_start|>assistant\n"
+    )
+    # The user asked for the second answer: it is no second guess, and is paid in full.
+    assert (trajectory.user_turns, trajectory.answer_blocks, trajectory.reward) == (1, 1, 1.0)
+    assert trajectory.format_valid
+    # A right answer is left alone, and the user does not speak more often than allowed.
+    assert kinds(play(Script(tokenizer, ANSWER), interaction=user)) == ["generated"]
+    trajectory = play(Script(tokenizer, "<answer> x </answer>"), interaction=user)
+    assert (trajectory.turns, trajectory.stop_reason, trajectory.reward) == (2, "answer", pytest.approx(0.1))
+    trajectory = play(Script(tokenizer, "<answer> x </answer>"), replace(BUDGET, max_user_turns=0), interaction=user)
+    assert trajectory.turns == 1
+
+
+def test_an_answer_that_copies_the_prompts_example_is_noticed(play, tokenizer) -> None:
+    for answer, copied in (("<answer> BEIJING </answer>", True), (ANSWER, False), ("none", False)):
+        assert play(Script(tokenizer, answer), example_answer="Beijing").copied_example is copied
+    assert not play(Script(tokenizer, "<answer> Beijing </answer>")).copied_example

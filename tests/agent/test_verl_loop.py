@@ -37,20 +37,22 @@ def play(tmp_path: Path, defaults, tokenizer, question_row, write_corpus):
     build(corpus, tmp_path / "index", Index.model_validate(settings), lambda line: None)
     row = question_row("Where was Kashi born?", ["Rove"], ["Kashi"], ["p1"])
 
-    def run(mask_observations: bool):
-        path = tmp_path / f"agent-{mask_observations}.json"
-        plain = {name: getattr(defaults, name).model_dump() for name in ("episode", "retrieval", "environment")}
+    def run(mask_observations: bool = True, *, server=None, **settings):
+        path = tmp_path / f"agent-{mask_observations}-{len(list(tmp_path.iterdir()))}.json"
+        sections = ("episode", "retrieval", "environment", "tools")
+        plain = {name: getattr(defaults, name).model_dump() for name in sections}
         sanity = {"model": "", "folder": str(tmp_path / "sanity"), "episodes": 0, "max_logprob_diff": 1e-3}
         content = {
             **plain, "seed": 0, "mask_observations": mask_observations, "index": str(tmp_path / "index"),
             "rollouts": str(path.with_suffix("")), "sanity": sanity,
+            "deadline_seconds": 60.0, "fallback_reward": 0.0, "no_loss_on": ["deadline"], **settings,
         }  # fmt: skip
         path.write_text(json.dumps(content))
 
         async def one():
             loop = ForagerAgentLoop(
                 DictConfigWrap(OmegaConf.create({"actor_rollout_ref": {"rollout": {}}})),
-                Server(tokenizer), tokenizer, None, RLHFDataset, DictConfigWrap(OmegaConf.create({})),
+                server or Server(tokenizer), tokenizer, None, RLHFDataset, DictConfigWrap(OmegaConf.create({})),
                 settings=str(path),
             )  # fmt: skip
             fields = {key: row[key] for key in ("data_source", "reward_model", "extra_info")}
@@ -79,3 +81,25 @@ def test_without_the_mask_verl_trains_on_observations_too_and_the_record_still_t
     assert output.response_mask == [1] * len(output.response_ids)
     assert record["response_ids"] == output.response_ids
     assert 0 < sum(record["response_mask"]) < len(output.response_ids)
+
+
+def test_a_trajectory_that_is_kept_out_of_the_loss_has_no_trained_token_and_keeps_its_own_mask(play) -> None:
+    output, record = play(no_loss_on=["answer"])
+    assert output.response_mask == [0] * len(output.response_ids)
+    assert sum(record["response_mask"]) > 0 and record["no_loss"]
+    assert output.reward_score == 1.0
+
+
+class Silent:
+    """A server that never answers."""
+
+    async def generate(self, **request: Any) -> TokenOutput:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+
+def test_a_straggler_that_said_nothing_still_gives_verl_a_token_for_its_reward(play, tokenizer) -> None:
+    output, record = play(server=Silent(), deadline_seconds=0.1, fallback_reward=-1.0)
+    assert (output.response_ids, output.response_mask, output.response_logprobs) == ([tokenizer.eos_token_id], [0], [0.0])
+    assert output.reward_score == -1.0 and output.as_dict()["rm_scores"].tolist() == [-1.0]
+    assert (record["stop_reason"], record["response_ids"], record["no_loss"]) == ("deadline", [], True)

@@ -16,9 +16,9 @@ from tasks.errors import InputError
 
 
 class Interaction(Interface):
-    """A simulated user."""
+    """A simulated user. One object serves all episodes of a process; it runs under the time-out of a tool's call."""
 
-    async def reply(self, row: dict[str, Any], answer: str, said: int) -> str | None:
+    def reply(self, row: dict[str, Any], answer: str, said: int) -> str | None:
         """What the user says to an answer.
 
         Args:

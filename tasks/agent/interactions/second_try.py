@@ -10,6 +10,6 @@ from tasks.agent.rewards import exact_match
 class Interaction:
     """Says nothing to a right answer, and to a wrong one that it is wrong; never what is right."""
 
-    async def reply(self, row: dict[str, Any], answer: str, said: int) -> str | None:
+    def reply(self, row: dict[str, Any], answer: str, said: int) -> str | None:
         right = exact_match(answer, list(row["extra_info"]["golden_answers"]))
         return None if right else "That is not right. Look again, and give another answer."

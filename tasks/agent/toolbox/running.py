@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import difflib
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from tasks.agent.toolbox.base import (
     Tool,
     known_tools,
 )
+from tasks.agent.toolbox.bounded import bounded
 from tasks.errors import InputError
 
 if TYPE_CHECKING:
@@ -147,31 +147,16 @@ class Toolbox:
         return outcome if isinstance(outcome, Result) else _failed(outcome)
 
     async def _bounded(self, state: State, work: Callable[[], Any]) -> Result | Failure:
-        """Run `work` in a thread of its own; its outcome as a result, or why there is none."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
-        context = state.entered()
-
-        def run() -> None:
-            try:
-                outcome = context.run(work)
-                outcome = self._fit(outcome)
-            except ForeignStateError:
-                outcome = "state"
-            except BaseException:  # SystemExit as well: nobody else would tell the one who waits
-                log.exception("a tool has failed")
-                outcome = "raised"
-            try:
-                loop.call_soon_threadsafe(_settle, future, outcome)
-            except RuntimeError:
-                # The loop has ended meanwhile: nobody waits any more.
-                return
-
-        threading.Thread(target=run, daemon=True, name="tool").start()
+        """Run `work` with the state at hand; its outcome as a result, or why there is none."""
         try:
-            return await asyncio.wait_for(future, self._limits.seconds)
+            return await bounded(lambda: self._fit(work()), self._limits.seconds, state.entered())
         except TimeoutError:
             return "timeout"
+        except ForeignStateError:
+            return "state"
+        except Exception:
+            log.exception("a tool has failed")
+            return "raised"
 
     def _fit(self, outcome: Any) -> Result | Failure:
         """A tool's own return value, checked and cut to the limit."""
@@ -207,8 +192,3 @@ def _cut(passages: Iterable[Passage], limit: int) -> Iterator[Passage]:
 
 def _failed(kind: Failure) -> Result:
     return Result(failure=kind)
-
-
-def _settle(future: asyncio.Future[Any], outcome: Any) -> None:
-    if not future.done():
-        future.set_result(outcome)

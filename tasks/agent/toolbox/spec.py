@@ -1,0 +1,78 @@
+"""What a worker of the tool server opens, and how it answers; the same for workers of every kind."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tasks.agent.toolbox import wire
+from tasks.agent.toolbox.base import Context
+from tasks.agent.toolbox.running import Limits, Toolbox, build
+
+
+class WorkerLostError(RuntimeError):
+    """A worker has died, is hung, or says what no worker says."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a worker opens.
+
+    Attributes:
+        names: of the tools.
+        limits: of their calls.
+        index: folder of the retrieval index; None where there is none.
+        retrieval: the section `retrieval` as plain values.
+        modules: modules to import first; they may register tools from outside `tasks/agent/tools/`.
+    """
+
+    names: tuple[str, ...]
+    limits: Limits
+    index: str | None = None
+    retrieval: dict[str, Any] | None = None
+    modules: tuple[str, ...] = ()
+
+    def dump(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def load(cls, content: dict[str, Any]) -> Spec:
+        """The opposite of `dump`."""
+        return cls(
+            names=tuple(content["names"]),
+            limits=Limits(**content["limits"]),
+            index=content["index"],
+            retrieval=content["retrieval"],
+            modules=tuple(content["modules"]),
+        )
+
+
+class Answering:
+    """A toolbox that answers messages of plain JSON values.
+
+    Raises:
+        InputError: there is no such tool, or it cannot be opened.
+    """
+
+    def __init__(self, spec: Spec) -> None:
+        from tasks.params import Retrieval
+
+        for module in spec.modules:
+            importlib.import_module(module)
+        retrieval = None if spec.retrieval is None else Retrieval.model_validate(spec.retrieval)
+        tools = build(spec.names, Context(None if spec.index is None else Path(spec.index), retrieval))
+        self.toolbox = Toolbox(tools, spec.limits)
+        self.tools = wire.describe(tools)
+
+    async def answer(self, message: dict[str, Any]) -> dict[str, Any]:
+        """What `{"calls": [...]}`, `{"release": true}` or `{}` (are you there?) is answered, trajectory by trajectory."""
+        trajectory = message.get("trajectory")
+        if "calls" in message:
+            results = await self.toolbox.call(str(trajectory), wire.load_calls(message["calls"]))
+            return {"trajectory": trajectory, "results": wire.dump_results(results)}
+        if "release" in message:
+            await self.toolbox.release(str(trajectory))
+        return {"trajectory": trajectory}
