@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from typing import Protocol as Interface
 
+from tasks.agent.protocols.failures import told
 from tasks.agent.toolbox.base import Result
 
 
@@ -134,6 +135,10 @@ class Protocol(Interface):
         """Text of a turn that answers, without end token."""
         ...
 
+    def fact(self, text: str, sources: Sequence[int]) -> str:
+        """A line of the fact list, to stand before a turn's text; empty where the protocol has none."""
+        ...
+
     @property
     def correction(self) -> str:
         """What the system says to a turn that asked for nothing valid."""
@@ -145,13 +150,9 @@ class Protocol(Interface):
         ...
 
 
-# A block holds no other tag of its kind, so nested, repeated or crossed tags never make one.
-_ANSWER = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.DOTALL)
-
-
 @dataclass(frozen=True)
 class Tags:
-    """What the protocols share: the answer's tags, thoughts, and the neutralising of foreign text.
+    """What the protocols share: results as text, thoughts, and the neutralising of foreign text.
 
     Attributes:
         tools: names of the tools that may be called.
@@ -169,10 +170,6 @@ class Tags:
         names = "|".join(map(re.escape, self.tags))
         return re.sub(rf"<(?=\s*/?\s*(?:{names})\b|\|)", "‹", text, flags=re.IGNORECASE)
 
-    def answers(self, generated: str) -> list[str]:
-        """Texts of all answer blocks of a *generated* text, in order; the answer is the last."""
-        return [text.strip() for text in _ANSWER.findall(generated)]
-
     def citations(self, answer: str) -> tuple[str, tuple[int, ...]]:
         """The answer as it is: only a protocol with cited answers has citations."""
         return answer, ()
@@ -180,6 +177,26 @@ class Tags:
     def facts(self, generated: str) -> list[Fact]:
         """Nothing: only a protocol with cited answers keeps a fact list."""
         return []
+
+    def body(self, result: Result, numbers: dict[str, int]) -> str:
+        """One result's text; passages are counted anew in each."""
+        if result.failure is not None:
+            return told(result.failure, self.tools)
+        if not result.passages:
+            return self.neutralise(result.text)
+        return "".join(
+            f"Doc {rank} (Title: {self.neutralise(passage.title)}) {self.neutralise(passage.text)}\n"
+            for rank, passage in enumerate(result.passages, start=1)
+        )
+
+    def fact(self, text: str, sources: Sequence[int]) -> str:
+        """Nothing: only a protocol with cited answers keeps a fact list."""
+        return ""
+
+    @property
+    def last_turn(self) -> str:
+        """What the system says before the turn that must answer."""
+        return "No call is left. Answer now, inside <answer> </answer>."
 
     def think(self, thought: str | None) -> str:
         """The thought that opens a turn, or nothing."""

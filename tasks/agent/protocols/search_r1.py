@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Literal
 
 from tasks.agent.protocols.base import Action, Call, Observation, Tags
-from tasks.agent.protocols.failures import told
 from tasks.agent.toolbox.base import Result
 
 
@@ -68,17 +67,6 @@ class SearchR1(Tags):
         """Texts of all answer blocks of a *generated* text, in order; the answer is the last."""
         return [text.strip() for kind, text in self._block.findall(generated) if kind == "answer"]
 
-    def body(self, result: Result, numbers: dict[str, int]) -> str:
-        """One result's text; passages are counted anew in each."""
-        if result.failure is not None:
-            return told(result.failure, self.tools)
-        if not result.passages:
-            return self.neutralise(result.text)
-        return "".join(
-            f"Doc {rank} (Title: {self.neutralise(passage.title)}) {self.neutralise(passage.text)}\n"
-            for rank, passage in enumerate(result.passages, start=1)
-        )
-
     def show(self, results: Sequence[Result], numbers: dict[str, int], notice: str = "") -> Observation:
         """The results inside `<information>`, straight in the assistant's turn."""
         body = "".join(self.body(result, numbers) for result in results)
@@ -105,8 +93,3 @@ class SearchR1(Tags):
         """What the system says to a turn that asked for nothing valid."""
         asks = ", ".join(f"<{tool}> ... </{tool}>" for tool in self.tools)
         return f"That asked for nothing. End a turn with {asks} or with <answer> ... </answer>."
-
-    @property
-    def last_turn(self) -> str:
-        """What the system says before the turn that must answer."""
-        return "No call is left. Answer now, inside <answer> </answer>."

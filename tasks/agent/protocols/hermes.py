@@ -1,0 +1,37 @@
+"""Hermes' tool calls: a JSON object inside `<tool_call>`, as Qwen2.5, Qwen3 and Hermes were taught.
+
+Source: the Hermes function-calling format of Nous Research; verl's `HermesToolParser` reads the same.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+from tasks.agent.protocols.base import Call
+from tasks.agent.protocols.tool_calls import CallError, ToolCalls, checked
+
+
+@dataclass(frozen=True)
+class Hermes(ToolCalls):
+    """`<tool_call>{"name": NAME, "arguments": {...}}</tool_call>`."""
+
+    name: str = field(init=False, default="hermes")
+
+    def read(self, inside: str) -> Call:
+        """The call in a JSON object.
+
+        Raises:
+            CallError: there is none.
+        """
+        try:
+            value = json.loads(inside)
+        except (ValueError, RecursionError) as error:  # brackets in brackets go deeper than Python's stack
+            raise CallError("a tool call that is no JSON") from error
+        if not isinstance(value, dict):
+            raise CallError("a tool call that is no JSON object")
+        return checked(value.get("name"), value.get("arguments"))
+
+    def write(self, tool: str, argument: str, value: str) -> str:
+        """The JSON object of a call with one argument."""
+        return json.dumps({"name": tool, "arguments": {argument: value}}, ensure_ascii=False)

@@ -1,0 +1,95 @@
+"""The research protocol: Search-R1's tags, a running fact list with its sources, and answers that name theirs.
+
+Passages are numbered over the whole episode, so that a number means the same passage wherever it stands:
+`<fact> Kashi was born in Rove. [1] </fact>` and `<answer> Rove [1][4] </answer>`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from tasks.agent.protocols.base import Action, Fact
+from tasks.agent.protocols.failures import told
+from tasks.agent.protocols.search_r1 import SearchR1
+from tasks.agent.toolbox.base import Result
+
+_NUMBER = re.compile(r"\s*([0-9]{1,6})\s*")
+_BRACKETED = re.compile(r"\[(\s*\d[\d\s,]*)\]")
+
+
+@dataclass(frozen=True)
+class Research(SearchR1):
+    """Search-R1's tags and `<fact> text [n] </fact>`; passages are shown as `[n] (Title: title) text`."""
+
+    name: str = "research"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tags", ("think", *self.tools, "information", "fact", "answer"))
+
+    @cached_property
+    def _fact(self) -> re.Pattern[str]:
+        names = "|".join(map(re.escape, (*self.tools, "fact", "answer")))
+        return re.compile(rf"<fact>((?:(?!</?(?:{names})>).)*)</fact>", re.DOTALL)
+
+    def action(self, turn: str) -> Action:
+        """Read one generated turn as Search-R1 does; an answer's text comes without its citations."""
+        action = super().action(turn)
+        return Action("answer", self.citations(action.text)[0]) if action.kind == "answer" else action
+
+    def citations(self, answer: str) -> tuple[str, tuple[int, ...]]:
+        """An answer block's text without the numbers at its end, and these numbers, each once.
+
+        `[1][4]`, `[1] [4]` and `[1, 4]` are read alike.
+        """
+        rest, numbers = answer.strip(), list[int]()
+        while rest.endswith("]"):
+            before, opened, inside = rest[:-1].rpartition("[")
+            found = [_NUMBER.fullmatch(part) for part in inside.split(",")]
+            if not opened or not all(found):
+                break
+            numbers = [int(match[1]) for match in found if match] + numbers
+            rest = before.rstrip()
+        return rest, tuple(dict.fromkeys(numbers))
+
+    def facts(self, generated: str) -> list[Fact]:
+        """The fact list of a *generated* text, in order; a fact may name no source."""
+        return [Fact(*self.citations(text)) for text in self._fact.findall(generated)]
+
+    def neutralise(self, text: str) -> str:
+        """Search-R1's neutralising; a number in brackets becomes one in parentheses.
+
+        Otherwise a passage could show a second `[1]`, and take or give away a citation that is another's.
+        """
+        return _BRACKETED.sub(r"(\1)", super().neutralise(text))
+
+    def body(self, result: Result, numbers: dict[str, int]) -> str:
+        """One result's text; a passage that was shown before keeps its number."""
+        if result.failure is not None:
+            return told(result.failure, self.tools)
+        if not result.passages:
+            return self.neutralise(result.text)
+        return "".join(
+            f"[{numbers.setdefault(passage.id, len(numbers) + 1)}] "
+            f"(Title: {self.neutralise(passage.title)}) {self.neutralise(passage.text)}\n"
+            for passage in result.passages
+        )
+
+    def answer(self, answer: str, thought: str | None = None, sources: Sequence[int] = ()) -> str:
+        """Text of a turn that answers, with the numbers of its passages."""
+        return super().answer(_cite(answer, sources), thought)
+
+    def fact(self, text: str, sources: Sequence[int]) -> str:
+        """A line of the fact list, to stand before a turn's text."""
+        return f"<fact> {_cite(text, sources)} </fact>\n"
+
+    @property
+    def last_turn(self) -> str:
+        """What the system says before the turn that must answer."""
+        return f"{super().last_turn} Name your sources, as in [1][2]."
+
+
+def _cite(text: str, sources: Sequence[int]) -> str:
+    return f"{text} {''.join(f'[{number}]' for number in sources)}".rstrip()
