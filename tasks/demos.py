@@ -31,8 +31,7 @@ from tasks.agent.demonstrations.drawing import Questions, Ration
 from tasks.agent.demonstrations.held_out import FORMS, HeldOut
 from tasks.agent.demonstrations.own import Own, read_own
 from tasks.agent.demonstrations.own_rows import brief
-from tasks.agent.episode import Budget
-from tasks.agent.protocol import PROTOCOLS
+from tasks.agent.setup import open_setup
 from tasks.contract import Figures, Stage, main
 from tasks.errors import InputError
 from tasks.qa import near
@@ -106,17 +105,14 @@ async def _collect(
     from transformers import AutoTokenizer
 
     episode, wanted, seed = stage.params.episode, stage.params.demos, stage.params.seed
-    playing: dict[str, Any] = {
-        "tools": environment.open_tools(stage.input("index"), stage.params.retrieval),
-        "tokenizer": AutoTokenizer.from_pretrained(stage.input("policy", "model")),
-        "protocol": PROTOCOLS[episode.protocol],
-        "budget": Budget(
-            max_turns=episode.max_turns,
-            max_response_tokens=episode.max_response_tokens,
-            max_turn_tokens=episode.max_turn_tokens,
-            max_observation_tokens=episode.max_observation_tokens,
-        ),
-    }
+    setup = open_setup(
+        environment=stage.params.environment,
+        episode=episode,
+        tools=stage.params.tools,
+        retrieval=stage.params.retrieval,
+        index=stage.input("index"),
+        tokenizer=AutoTokenizer.from_pretrained(stage.input("policy", "model")),
+    )
     own = Own()
     if wanted.files:
         own = await read_own(
@@ -125,7 +121,7 @@ async def _collect(
             held_out=held_out,
             prompt=lambda question: environment.prompt(question, episode.prompt),
             max_prompt_tokens=episode.max_prompt_tokens,
-            **playing,
+            setup=setup,
         )
         own.taken = [(where, _counted(ration, made, where)) for where, made in own.taken]
         stage.say(f"{len(own.taken)} demonstrations from demos.files; faulty: {_listed(own.faulty)}")
@@ -133,7 +129,7 @@ async def _collect(
     async def make(row: dict[str, Any]) -> Demonstration | Drop:
         info = row["extra_info"]
         give_up = random.Random(f"{seed}:give-up:{info['id']}").random() < wanted.give_up
-        result = await demonstrate(row, think=wanted.think, policies=wanted.queries, give_up=give_up, **playing)
+        result = await demonstrate(row, setup=setup, think=wanted.think, policies=wanted.queries, give_up=give_up)
         return _counted(ration, result, info["id"]) if isinstance(result, Demonstration) else result
 
     said = time.monotonic()

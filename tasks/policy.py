@@ -12,7 +12,7 @@ from itertools import islice
 
 import pandas as pd
 
-from tasks.agent.protocol import PROTOCOLS
+from tasks.agent import protocols
 from tasks.contract import Figures, Stage, main
 from tasks.qa import practice
 
@@ -28,7 +28,7 @@ def run(stage: Stage) -> Figures:
     questions = pd.read_parquet(stage.input("ingest", "train.parquet"))
     prompts = [message["content"] for prompt in questions["prompt"] for message in prompt]
     if settings.source == "scratch":
-        protocol, plan = PROTOCOLS[episode.protocol], settings.pretraining
+        protocol, plan = protocols.create(episode.protocol, stage.params.tools.names), settings.pretraining
         names = practice.spare_names(set(corpus["title"]))
         written = practice.Practice(random.Random(f"{stage.params.seed}:practice"), names, protocol)
         sample = [text for kind in practice.TEXTS for text in islice(written.documents(kind), 2000)]

@@ -117,7 +117,7 @@ def prompt_measure(model: Path) -> Measure:
     def measure(prompts: Sequence[Sequence[dict[str, str]]]) -> list[int]:
         if not prompts:
             return []
-        # The arguments of `tasks.agent.episode.prompt_ids`, for a batch.
+        # The arguments of `tasks.agent.chat.Chat.prompt_ids`, for a batch.
         found: list[list[int]] = tokenizer.apply_chat_template(
             [list(prompt) for prompt in prompts], add_generation_prompt=True, tokenize=True, return_dict=False
         )

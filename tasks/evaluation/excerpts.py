@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from tasks.agent.protocol import SearchR1
+from tasks.agent.protocols import SearchR1
 
 _ROLES = {"think": "thought", "search": "query", "answer": "answer"}
 _BLOCK = re.compile(rf"<({'|'.join(tag for tag in SearchR1().tags if tag in _ROLES)})>(.*?)</\1>", re.DOTALL)

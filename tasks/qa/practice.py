@@ -14,9 +14,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tasks.agent.protocol import SearchR1
-from tasks.qa import world
-from tasks.qa.records import Passage
+from tasks.agent.protocols import Protocol
+from tasks.agent.toolbox import Passage, Result
+from tasks.qa import records, world
 from tasks.qa.world import City, Draft, Entity, Firm, Region, comparison, one_hop, region, two_hop
 
 Text = Literal["repeats", "reading"]
@@ -28,7 +28,7 @@ class Practice:
 
     rng: random.Random
     names: Sequence[str]
-    protocol: SearchR1
+    protocol: Protocol
 
     def documents(self, text: Text) -> Iterator[str]:
         """Documents without end.
@@ -99,15 +99,18 @@ def _question(text: str, turn: str) -> str:
 def _fresh_region(on: Practice, people: int) -> Region:
     names = iter(on.rng.sample(on.names, people + 10))  # four cities, four firms, two countries
 
-    def entity(text: str) -> tuple[str, Passage]:
+    def entity(text: str) -> tuple[str, records.Passage]:
         name = next(names)
-        return name, Passage(name, name, text.replace("{}", name))
+        return name, records.Passage(name, name, text.replace("{}", name))
 
     return region(on.rng, people, (4, 4, 2), entity)
 
 
 def _observation(on: Practice, shown: Sequence[Entity]) -> str:
-    return "".join(on.protocol.observation([entity.passage for entity in shown])).strip() + "\n"
+    passages = [entity.passage for entity in shown]
+    found = Result(passages=tuple(Passage(passage.id, passage.title, passage.text) for passage in passages))
+    said = on.protocol.show([found], {})
+    return "".join([said.opening, *said.bodies, said.closing]).strip() + "\n"
 
 
 def _people(on: Practice, people: int, places: int, questions: int) -> str:

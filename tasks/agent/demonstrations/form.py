@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from tasks.agent.episode import Budget, Tokenizer, observation_ids
-from tasks.agent.protocol import SearchR1
+from tasks.agent.chat import Tokenizer
+from tasks.agent.episode import Budget
 from tasks.agent.rewards import YES_NO, holds_answer, normalise
 
 Drop = Literal[
@@ -18,6 +18,7 @@ Drop = Literal[
     "yes_no_answer",
     "too_many_turns",
     "not_in_form",
+    "search_failed",
     "gold_passage_not_found",
     "too_long",
     "answer_not_in_context",
@@ -46,7 +47,7 @@ SCHEMA = pa.schema(
 class Segment:
     """A piece of a demonstration that is encoded by itself; only generated ones carry loss.
 
-    An observation is three segments, opening, body and closing, as an episode encodes it.
+    An observation is several segments, the bodies and what stands around them, as an episode encodes it.
     """
 
     text: str
@@ -98,16 +99,6 @@ def found_answer(shown: str, golden: Sequence[str]) -> str | None:
         return None
     text = normalise(shown)
     return next((answer for answer in golden if holds_answer(text, answer)), None)
-
-
-def observation(tokenizer: Tokenizer, protocol: SearchR1, passages: Sequence[Any], limit: int) -> list[Segment]:
-    """Opening, body and closing of what an episode shows of these passages, cut to `limit` tokens in all."""
-    ids = observation_ids(tokenizer, protocol, passages, limit)
-    opening, _, closing = protocol.observation(passages)
-    start = len(tokenizer.encode(opening, add_special_tokens=False))
-    end = len(ids) - len(tokenizer.encode(closing, add_special_tokens=False))
-    body = tokenizer.decode(ids[start:end], skip_special_tokens=False)
-    return [Segment(text, False, "observation") for text in (opening, body, closing) if text]
 
 
 def fits(tokenizer: Tokenizer, segments: Sequence[Segment], budget: Budget) -> bool:

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-from tasks.agent.demonstrations.form import Demonstration, Drop, Segment, fits, found_answer, is_yes_no, observation
+from tasks.agent.demonstrations.form import Demonstration, Drop, fits, found_answer, is_yes_no
 from tasks.agent.demonstrations.queries import NO_QUERY, Policy, queries
-from tasks.agent.episode import Budget, Tokenizer
-from tasks.agent.protocol import SearchR1
+from tasks.agent.demonstrations.script import Script
+from tasks.agent.episode import Setup
+from tasks.agent.protocols import Call, Protocol
+from tasks.agent.toolbox import Passage
 
 UNKNOWN = "unknown"  # the answer of a searcher who gives up
 
@@ -23,10 +25,7 @@ UNKNOWN = "unknown"  # the answer of a searcher who gives up
 async def demonstrate(
     row: dict[str, Any],
     *,
-    tools: Any,
-    tokenizer: Tokenizer,
-    protocol: SearchR1,
-    budget: Budget,
+    setup: Setup,
     think: bool,
     policies: Sequence[Policy] = ("titles",),
     give_up: bool = False,
@@ -38,10 +37,7 @@ async def demonstrate(
 
     Args:
         row: a row of the data contract.
-        tools: what the environment's `open_tools` returned; `search(query) -> list of hits`.
-        tokenizer: the policy's; observations are cut to its tokens.
-        protocol: form of the turns.
-        budget: limits of an episode, which a demonstration keeps.
+        setup: what an episode would be played with; its tools, search among them, are called.
         think: whether each turn opens with a thought.
         policies: query policies in the order in which they are tried, at least one.
         give_up: whether the searcher answers `UNKNOWN` after the first of several searches.
@@ -51,7 +47,7 @@ async def demonstrate(
     """
     reasons: list[Drop] = []
     for policy in policies:
-        result = await _demonstrate(row, policy, tools, tokenizer, protocol, budget, think, give_up)
+        result = await _demonstrate(row, policy, setup, think, give_up)
         if isinstance(result, Demonstration):
             return result
         reasons.append(result)
@@ -59,42 +55,32 @@ async def demonstrate(
 
 
 async def _demonstrate(
-    row: dict[str, Any],
-    policy: Policy,
-    tools: Any,
-    tokenizer: Tokenizer,
-    protocol: SearchR1,
-    budget: Budget,
-    think: bool,
-    give_up: bool,
+    row: dict[str, Any], policy: Policy, setup: Setup, think: bool, give_up: bool
 ) -> Demonstration | Drop:
-    info = row["extra_info"]
+    info, protocol = row["extra_info"], setup.protocol
     golden = list(info["golden_answers"])
     asked = queries(policy, info)
     if isinstance(asked, str):
         return asked
-    if len(asked) + 1 > budget.max_turns:
+    if len(asked) + 1 > setup.budget.max_turns:
         return "too_many_turns"
     give_up = give_up and len(asked) > 1
-    segments: list[Segment] = []
-    hits: list[Any] = []
-    for number, query in enumerate(map(protocol.neutralise, asked[:1] if give_up else asked)):
-        turn = _turn(protocol, "search", query, f"{'Next' if number else 'First'} I look up {query}.", think)
-        if turn is None:
-            return "not_in_form"
-        found = await tools.search(query)
-        seen = observation(tokenizer, protocol, [hit.passage for hit in found], budget.max_observation_tokens)
-        segments += [turn, *seen]
-        hits += found
-    if policy == "titles" and not _found_gold(info, hits, all_of_it=not give_up):
+    async with Script(setup) as script:
+        for number, query in enumerate(map(protocol.neutralise, asked[:1] if give_up else asked)):
+            turn = _search(protocol, query, f"{'Next' if number else 'First'} I look up {query}.", think)
+            if turn is None:
+                return "not_in_form"
+            if not await script.call(*turn):
+                return "search_failed"
+    if policy == "titles" and not _found_gold(info, script.passages, all_of_it=not give_up):
         return "gold_passage_not_found"
-    answer = found_answer("".join(one.text for one in segments if one.kind == "observation"), golden)
+    answer = found_answer("\n".join(script.shown), golden)
     closing = UNKNOWN if give_up else golden[0] if answer is None else answer
-    turn = _turn(protocol, "answer", closing, "I give up." if give_up else "Now I can answer.", think)
-    if turn is None:
+    last = _answer(protocol, closing, "I give up." if give_up else "Now I can answer.", think)
+    if last is None:
         return "not_in_form"
-    segments.append(turn)
-    if not fits(tokenizer, segments, budget):
+    script.answer(last)
+    if not fits(setup.chat.tokenizer, script.segments, setup.budget):
         return "too_long"
     if answer is None and not give_up and not (policy == "titles" and is_yes_no(golden)):
         return "answer_not_in_context"
@@ -108,28 +94,33 @@ async def _demonstrate(
         query_policy=policy,
         found_answer_context=answer is not None,
         gave_up=give_up,
-        segments=segments,
+        segments=script.segments,
         searches=1 if give_up else len(asked),
         gold_passage_ids=tuple(info["gold_passage_ids"] or ()),
     )
 
 
-def _found_gold(info: dict[str, Any], hits: Iterable[Any], *, all_of_it: bool) -> bool:
+def _found_gold(info: dict[str, Any], passages: Iterable[Passage], *, all_of_it: bool) -> bool:
     """Whether the gold passages were found, all or at least one; where a row names no ids, their titles count."""
     gold = {str(key) for key in info["gold_passage_ids"] or ()}
     wanted = gold or set(info["supporting_titles"])
-    found = {str(hit.passage.id) if gold else hit.passage.title for hit in hits}
+    found = {passage.id if gold else passage.title for passage in passages}
     return found >= wanted if all_of_it else bool(found & wanted)
 
 
-def _turn(
-    protocol: SearchR1, kind: Literal["search", "answer"], content: str, thought: str, think: bool
-) -> Segment | None:
-    """A turn, or None where the protocol would read it as something else: the content holds a tag, or nothing."""
-    write = protocol.search if kind == "search" else protocol.answer
-    text = write(content, thought if think else None)
+def _search(protocol: Protocol, query: str, thought: str, think: bool) -> tuple[str, Sequence[Call]] | None:
+    """A turn that searches and its call, or None where the protocol reads something else: a tag, or nothing."""
+    text = protocol.search(query, thought if think else None)
     action = protocol.action(text)
-    return Segment(text, True, "generated") if (action.kind, action.text) == (kind, content.strip()) else None
+    asked = [(call.tool, call.text if call.arguments is None else call.arguments.get("query")) for call in action.calls]
+    return (text, action.calls) if asked == [("search", query.strip())] else None
+
+
+def _answer(protocol: Protocol, content: str, thought: str, think: bool) -> str | None:
+    """A turn that answers, or None where the protocol would read it as something else."""
+    text = protocol.answer(content, thought if think else None)
+    action = protocol.action(text)
+    return text if (action.kind, protocol.citations(action.text)[0]) == ("answer", content.strip()) else None
 
 
 @dataclass

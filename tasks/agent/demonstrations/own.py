@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from tasks.agent.demonstrations.form import Demonstration, Segment, fits, found_answer, observation
+from tasks.agent.demonstrations.form import Demonstration, Segment, fits, found_answer
 from tasks.agent.demonstrations.held_out import HeldOut
 from tasks.agent.demonstrations.own_rows import OWN, Row, brief, parse, turns
-from tasks.agent.episode import Budget, Tokenizer, prompt_ids
-from tasks.agent.protocol import SearchR1
+from tasks.agent.demonstrations.script import Script
+from tasks.agent.episode import Setup
+from tasks.agent.protocols import SearchR1
 from tasks.agent.rewards import exact_match
 from tasks.errors import InputError
 from tasks.qa import near
@@ -66,10 +66,7 @@ async def read_own(
     held_out: HeldOut,
     prompt: Callable[[str], list[dict[str, str]]],
     max_prompt_tokens: int,
-    tools: Any,
-    tokenizer: Tokenizer,
-    protocol: SearchR1,
-    budget: Budget,
+    setup: Setup,
 ) -> Own:
     """Read and check demonstration files.
 
@@ -79,14 +76,18 @@ async def read_own(
         held_out: questions of the splits that measure.
         prompt: the environment's messages that pose a question.
         max_prompt_tokens: limit of these, in tokens.
-        tools: what the environment's `open_tools` returned; `search(query) -> list of hits`.
-        tokenizer: the policy's.
-        protocol: form of the turns.
-        budget: limits of an episode, which a demonstration keeps.
+        setup: what an episode would be played with.
 
     Raises:
-        InputError: a file is missing or empty, or more rows are faulty than may be; names the first of them.
+        InputError: a file is missing or empty, more rows are faulty than may be, of which it names the first, or
+            the protocol is another than theirs.
     """
+    if not isinstance(setup.protocol, SearchR1):
+        raise InputError(
+            f"demonstrations of your own are in the form of search-r1, and episode.protocol is {setup.protocol.name}",
+            where="demos.files",
+            mend="leave it empty, or choose that protocol",
+        )
     own = Own()
     parsed: list[tuple[str, Row, str]] = []
     for path in files:
@@ -97,7 +98,7 @@ async def read_own(
                 if isinstance(content, RowError):
                     raise content
                 row, chosen = parse(content)
-                if (length := len(prompt_ids(tokenizer, prompt(row.question)))) > max_prompt_tokens:
+                if (length := len(setup.chat.prompt_ids(prompt(row.question)))) > max_prompt_tokens:
                     raise RowError("too_long", f"question: its prompt has {length} tokens, not {max_prompt_tokens}")
             except RowError as error:
                 own.refuse(where, error)
@@ -117,7 +118,7 @@ async def read_own(
             first = seen.setdefault(question_key(row.question), where)
             if first != where:
                 raise RowError("repeated", f"question: {brief(row.question)} comes twice, first at {first}")
-            segments, shown = await _played(row, chosen, tools, tokenizer, protocol, budget)
+            segments, shown = await _played(row, chosen, setup, setup.protocol)
         except RowError as error:
             own.refuse(where, error)
             continue
@@ -152,35 +153,34 @@ def _refuse_too_many(own: Own, max_faulty: float) -> None:
     )
 
 
-async def _played(
-    row: Row, chosen: str, tools: Any, tokenizer: Tokenizer, protocol: SearchR1, budget: Budget
-) -> tuple[list[Segment], str]:
+async def _played(row: Row, chosen: str, setup: Setup, protocol: SearchR1) -> tuple[list[Segment], str]:
     """Segments as an episode would have them, and all that they show."""
     generated, claims = turns(chosen, protocol)
-    if len(generated) > budget.max_turns:
-        raise RowError("too_many_turns", f"chosen: {len(generated)} turns, an episode has {budget.max_turns}")
-    segments: list[Segment] = []
-    shown = ""
-    for number, turn in enumerate(generated, start=1):
-        segments.append(Segment(turn, True, "generated"))
-        action = protocol.action(turn)
-        wanted = "answer" if number == len(generated) else "search"
-        if action.kind != wanted:
-            raise RowError("tags", f"chosen: turn {number} does not end with its {wanted}: {turn[-2 * _AROUND :]!r}")
-        if wanted == "answer":
-            break
-        hits = await tools.search(action.text)
-        seen = observation(tokenizer, protocol, [hit.passage for hit in hits], budget.max_observation_tokens)
-        body = "".join(segment.text for segment in seen[1:-1])
-        if (difference := _difference(claims[number - 1], body)) is not None:
-            raise RowError("observation", f"chosen: not what the index returns for {brief(action.text)}: {difference}")
-        segments += seen
-        shown += body
+    most = setup.budget.max_turns
+    if len(generated) > most:
+        raise RowError("too_many_turns", f"chosen: {len(generated)} turns, an episode has {most}")
+    async with Script(setup) as script:
+        for number, turn in enumerate(generated, start=1):
+            action = protocol.action(turn)
+            last = number == len(generated)
+            if action.kind != ("answer" if last else "calls"):
+                wanted = "answer" if last else "search"
+                raise RowError(
+                    "tags", f"chosen: turn {number} does not end with its {wanted}: {turn[-2 * _AROUND :]!r}"
+                )
+            if last:
+                script.answer(turn)
+                break
+            query = action.calls[0].text
+            if not await script.call(turn, action.calls):
+                raise RowError("search_failed", f"chosen: the search for {brief(query)} has failed")
+            if (difference := _difference(claims[number - 1], script.shown[-1])) is not None:
+                raise RowError("observation", f"chosen: not what the index returns for {brief(query)}: {difference}")
     if not exact_match(action.text, row.golden_answers):
         raise RowError("wrong_answer", f"chosen: answers {brief(action.text)}, none of golden_answers")
-    if not fits(tokenizer, segments, budget):
+    if not fits(setup.chat.tokenizer, script.segments, setup.budget):
         raise RowError("too_long", "chosen: a turn, or the whole, is longer than an episode's")
-    return segments, shown
+    return script.segments, "\n".join(script.shown)
 
 
 def _difference(claimed: str, body: str) -> str | None:

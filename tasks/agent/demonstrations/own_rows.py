@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from tasks.agent.protocol import SearchR1
+from tasks.agent.protocols import SearchR1
 from tasks.qa.reading import RowError, kind
 
 OWN = "own"  # the query policy, and the data source where a row names none
@@ -88,7 +88,6 @@ def turns(chosen: str, protocol: SearchR1) -> tuple[list[str], list[str]]:
     Raises:
         RowError: tags are not balanced, or blocks not in the protocol's order.
     """
-    think, search, information, answer = protocol.tags
     order: list[str] = []
     opened: str | None = None
     for mark in re.finditer("|".join(map(re.escape, protocol.tokens)), chosen):
@@ -100,9 +99,9 @@ def turns(chosen: str, protocol: SearchR1) -> tuple[list[str], list[str]]:
             order.append(opened)
     if opened is not None:
         raise RowError("tags", f"chosen: <{opened}> is never closed")
-    if not re.fullmatch(f"(({think} )*{search} {information} )*({think} )*{answer}", " ".join(order)):
+    if not re.fullmatch(r"((think )*search information )*(think )*answer", " ".join(order)):
         raise RowError("tags", f"chosen: the protocol does not have this order of blocks: {brief(' '.join(order))}")
-    pieces = re.split(f"<{information}>(.*?)</{information}>", chosen, flags=re.DOTALL)
+    pieces = re.split("<information>(.*?)</information>", chosen, flags=re.DOTALL)
     generated = [piece.strip() for piece in pieces[::2]]
     if any("<|" in turn for turn in generated):
         raise RowError("tags", "chosen: a chat mark, <|...|>, in a generated turn")
