@@ -6,16 +6,17 @@ different threads; what it remembers of one trajectory lies in the `State` that 
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import importlib
 import json
 import pkgutil
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 # Why a call brought no result; counted in the trajectory, and named to the policy in the system's own words.
 Failure = Literal["unknown", "arguments", "timeout", "raised", "state", "result", "worker", "surplus"]
@@ -153,6 +154,23 @@ class Tool:
             return None
         return value if isinstance(value, dict) else None
 
+    def checked(self, raw: Mapping[str, Any]) -> Any:
+        """An object of `Arguments`.
+
+        Text that does not fit is read as JSON and tried once more: protocols without JSON, such as qwen3_coder, say
+        lists, objects and null as text. Numbers and booleans in text fit as they are.
+
+        Raises:
+            pydantic.ValidationError: they do not fit.
+        """
+        try:
+            return self.Arguments.model_validate(dict(raw))
+        except ValidationError as error:
+            values = {**raw, **dict(_decoded(raw, {str(found["loc"][0]) for found in error.errors() if found["loc"]}))}
+            if values == raw:
+                raise
+        return self.Arguments.model_validate(values)
+
     def call(self, arguments: Any, state: State) -> str | Result:
         """Do it. Runs in a thread of its own, under a time-out.
 
@@ -184,6 +202,14 @@ class Tool:
                 },
             },
         }
+
+
+def _decoded(raw: Mapping[str, Any], names: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    """Those of the named values that are JSON in text, decoded."""
+    for name in names:
+        with contextlib.suppress(ValueError, RecursionError):  # then the text stays what it is, and does not fit
+            if isinstance(raw.get(name), str):
+                yield name, json.loads(raw[name])
 
 
 _tools: dict[str, type[Tool]] = {}

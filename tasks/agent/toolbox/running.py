@@ -138,7 +138,7 @@ class Toolbox:
             if raw is None:
                 return None
             try:
-                arguments = tool.Arguments.model_validate(dict(raw))
+                arguments = tool.checked(raw)
             except ValidationError:
                 return None
             return tool.call(arguments, state)
