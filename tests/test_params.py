@@ -46,7 +46,9 @@ def source(item):
         ("gate: {checks: {exact-match: {sevrity: error}}}", ["gate.checks.exact-match.sevrity'", "mean 'severity'"]),
         ("gate: {checks: {mine: {severity: error}}}", ["gate.checks.mine.expression' is missing", "in this item"]),
         ("environment: {name: serch}", ["serch"]),
-        ("environment: {em_scor: 1.0}", ["em_scor"]),
+        ("environment: {em_score: 1.0}", ["unknown key 'environment.em_score'", "its keys are: reward"]),
+        ("environment: {reward: {em: {wieght: 1.0}}}", ["environment.reward.em.wieght", "did you mean 'weight'"]),
+        ("environment: {reward: {em: null}}", ["environment.reward: nothing pays a right answer", "em, f1, cover_em"]),
         ("sft: {max_steps: 5}", ["sft.check_every"]),
         ("sft: {max_steps: -1}", ["sft.max_steps"]),
         ("profile: other", ["mine.yaml", "unknown key 'profile'"]),
@@ -110,7 +112,7 @@ def differences(one, other, key=""):
 @pytest.mark.parametrize(
     ("profile", "keys"),
     [
-        ("format-only", {"environment.format_score"}),
+        ("format-only", {"environment.reward.format.weight"}),
         ("no-mask", {"rl.mask_observations"}),
         ("no-sft", {"sft.max_steps"}),
         ("unshuffled", {"ingest.shuffle", "validate.severity.order"}),
@@ -119,7 +121,7 @@ def differences(one, other, key=""):
 def test_a_contrast_differs_from_tiny_in_its_one_point(workspace, profile, keys):
     tiny, contrast = params.resolve("tiny"), params.resolve(f"contrast-{profile}")
     assert set(differences(tiny, contrast)) == keys | {"profile"}
-    assert contrast["environment"]["em_score"] == tiny["environment"]["em_score"]
+    assert contrast["environment"]["reward"]["em"] == tiny["environment"]["reward"]["em"]
 
 
 def test_the_unshuffled_contrast_is_validated_on_all_rows(workspace):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 from typing import Protocol as Interface
 
 from pydantic import BaseModel, ValidationError
@@ -58,6 +58,14 @@ def _class(name: str, where: str | None) -> type[Any]:
     return importlib.import_module(f"{__name__}.{name}.environment").Environment
 
 
+def _holder(model: type[BaseModel], path: tuple[str | int, ...]) -> type[BaseModel]:
+    """The model that a path of keys leads to."""
+    for key in path:
+        kind = model.model_fields[str(key)].annotation
+        model = next(one for one in (*get_args(kind), kind) if isinstance(one, type) and issubclass(one, BaseModel))
+    return model
+
+
 def environment_params(section: Any, where: str | None = None) -> BaseModel:
     """Check an `environment` section against the model of the environment it names.
 
@@ -68,14 +76,17 @@ def environment_params(section: Any, where: str | None = None) -> BaseModel:
     try:
         return model.model_validate({k: v for k, v in section.model_dump().items() if k != "name"})
     except ValidationError as error:
-        first = error.errors()[0]
+        # An unknown key comes first: where a key is misspelt, the one that is meant is missing as well.
+        first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
         key = "environment." + ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
-            valid = list(model.model_fields)
+            valid = list(_holder(model, first["loc"][:-1]).model_fields)
             near = difflib.get_close_matches(str(first["loc"][-1]), valid, n=1, cutoff=0.4)
             hint = f"did you mean {near[0]!r}?" if near else f"its keys are: {', '.join(valid)}"
             raise InputError(f"unknown key {key!r}", where=where, mend=hint) from None
-        raise InputError(f"{key}: {first['msg']}", where=where) from None
+        if first["type"] == "missing":
+            raise InputError(f"key {key!r} is missing", where=where, mend="name it") from None
+        raise InputError(f"{key}: {first['msg'].removeprefix('Value error, ')}", where=where) from None
 
 
 def create(section: Any) -> Environment:

@@ -1,21 +1,18 @@
-"""Question answering by search: Search-R1's outcome reward, success is exact match."""
+"""Question answering by search: the reward is put together from the table of rewards, success is exact match."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any
 
 from tasks.agent import rewards
 from tasks.agent.trajectory import Trajectory
+from tasks.sections import Section
 
 
-class SearchParams(BaseModel):
+class SearchParams(Section):
     """Parameters of the search environment."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    em_score: Annotated[float, Field(gt=0)]
-    format_score: Annotated[float, Field(ge=0)]
+    reward: rewards.RewardParams
 
 
 class Environment:
@@ -41,7 +38,5 @@ class Environment:
         trajectory.f1 = rewards.f1(answer, golden)
         trajectory.success = trajectory.em
         trajectory.format_valid = trajectory.stop_reason == "answer" and blocks == 1 and not trajectory.invalid_turns
-        trajectory.reward_parts = rewards.outcome_reward(
-            trajectory.em, blocks, em_score=self.params.em_score, format_score=self.params.format_score
-        )
+        trajectory.reward_parts = rewards.reward_parts(self.params.reward, trajectory, golden)
         trajectory.reward = sum(trajectory.reward_parts.values())

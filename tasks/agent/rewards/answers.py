@@ -1,4 +1,4 @@
-"""Answer scores and the outcome reward, as pure functions."""
+"""How right an answer is: pure functions of the answer and the golden answers."""
 
 from __future__ import annotations
 
@@ -59,14 +59,13 @@ def holds_answer(text: str, answer: str) -> bool:
     return bool(wanted) and f" {wanted} " in f" {text} "
 
 
-def outcome_reward(em: float, answer_blocks: int, *, em_score: float, format_score: float) -> dict[str, float]:
-    """Outcome reward of Search-R1 with a format score, divided by the number of answer blocks.
+def cover_em(answer: str | None, golden: Sequence[str]) -> float:
+    """1.0 when the normalised answer holds any normalised golden answer as whole words, else 0.0.
 
-    reward = em_score * em + format_score * (1 - em), divided by `answer_blocks`; 0 without an answer.
-    The division takes the profit out of answering many times (hack surface: several answers, the last right).
-
-    Source: Jin et al. 2025, equation 4, and Search-R1's `compute_score_em(format_score=...)`.
+    Source: cover exact match (Song et al. 2025, R1-Searcher). Search-R1's `subem_check`, which verl ships
+    (utils/reward_score/search_r1_like_qa_em.py:53), looks for any substring: there "us" is in "a bus house".
     """
-    if answer_blocks == 0:
-        return {"em": 0.0, "format": 0.0}
-    return {"em": em_score * em / answer_blocks, "format": format_score * (1.0 - em) / answer_blocks}
+    if answer is None:
+        return 0.0
+    said = normalise(answer)
+    return float(any(holds_answer(said, one) for one in golden))
