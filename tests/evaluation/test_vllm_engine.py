@@ -30,7 +30,8 @@ class Library:
 if __name__ == "__main__":
     settings = json.loads(Path(sys.argv[1]).read_text())
     episode = Episode.model_validate(settings["episode"])
-    environment = environments.create(Environment(name="search", em_score=1.0, format_score=0.1))
+    reward = {"em": {"weight": 1.0}, "format": {"weight": 0.1}}
+    environment = environments.create(Environment(name="search", reward=reward))
 
     def play(**sampling):
         return engine.play(settings["rows"], environment=environment, tools=Library(), episode=episode, **sampling)

@@ -14,7 +14,7 @@ from tasks.qa.table import ROWS
 TEMPLATE = "Answer.\n\nQuestion: {question}"
 QUESTION = Question("q1", "world-one-hop", "Who employs Karo?", ("Dunel", "the Dunel"), 1, ("Karo",), ("p1",), "x")
 NO_GOLD = Question("q2", "nq", "Who?", ("Karo",), 1, (), (), "x")
-SEARCH = Environment(SearchParams(em_score=1.0, format_score=0.1))
+SEARCH = Environment(SearchParams(reward={"em": {"weight": 1.0}, "format": {"weight": 0.1}}))
 
 
 class Arithmetic:
