@@ -149,7 +149,7 @@ class Toolbox:
     async def _bounded(self, state: State, work: Callable[[], Any]) -> Result | Failure:
         """Run `work` with the state at hand; its outcome as a result, or why there is none."""
         try:
-            return await bounded(lambda: self._fit(work()), self._limits.seconds, state.entered())
+            return await bounded(lambda: fitted(work(), self._limits.characters), self._limits.seconds, state.entered())
         except TimeoutError:
             return "timeout"
         except ForeignStateError:
@@ -158,20 +158,21 @@ class Toolbox:
             log.exception("a tool has failed")
             return "raised"
 
-    def _fit(self, outcome: Any) -> Result | Failure:
-        """A tool's own return value, checked and cut to the limit."""
-        if outcome is None:
-            return "arguments"
-        if isinstance(outcome, str):
-            outcome = Result(outcome)
-        if not isinstance(outcome, Result):
-            return "result"
-        limit, passages = self._limits.characters, outcome.passages
-        if not isinstance(outcome.text, str) or not all(
-            isinstance(value, str) for one in passages for value in (one.id, one.title, one.text)
-        ):
-            return "result"
-        return Result(_whole(outcome.text[:limit]), tuple(_cut(passages, limit)), outcome.done)
+
+def fitted(outcome: Any, limit: int) -> Result | Failure:
+    """A tool's own return value, checked and cut to `limit` characters; or why it cannot be shown."""
+    if outcome is None:
+        return "arguments"
+    if isinstance(outcome, str):
+        outcome = Result(outcome)
+    if not isinstance(outcome, Result):
+        return "result"
+    passages = outcome.passages
+    if not isinstance(outcome.text, str) or not all(
+        isinstance(value, str) for one in passages for value in (one.id, one.title, one.text)
+    ):
+        return "result"
+    return Result(_whole(outcome.text[:limit]), tuple(_cut(passages, limit)), outcome.done)
 
 
 def _whole(text: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from tasks.agent.toolbox import wire
 from tasks.agent.toolbox.base import Context
 from tasks.agent.toolbox.running import Limits, Toolbox, build
+from tasks.errors import InputError
 
 
 class WorkerLostError(RuntimeError):
@@ -61,7 +62,12 @@ class Answering:
         from tasks.params import Retrieval
 
         for module in spec.modules:
-            importlib.import_module(module)
+            try:
+                importlib.import_module(module)
+            except ModuleNotFoundError as error:
+                if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+                    raise
+                raise InputError(f"there is no module {module!r}", where="--import") from error
         retrieval = None if spec.retrieval is None else Retrieval.model_validate(spec.retrieval)
         tools = build(spec.names, Context(None if spec.index is None else Path(spec.index), retrieval))
         self.toolbox = Toolbox(tools, spec.limits)

@@ -1,0 +1,187 @@
+"""The tool server's workers: requests of one trajectory go to one of them, and lost ones are started anew."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tasks.agent.toolbox import wire
+from tasks.agent.toolbox.base import Result
+from tasks.agent.toolbox.running import Limits
+from tasks.agent.toolbox.spec import WorkerLostError
+from tasks.agent.toolbox.workers import Worker
+from tasks.errors import InputError
+
+if TYPE_CHECKING:
+    from tasks.agent.protocols.base import Call
+
+log = logging.getLogger("forager.tools")
+
+GRACE = 2.0  # seconds that a worker has beyond a call's own, to say that it took too long
+BEAT = 0.5  # seconds between two looks at a worker
+OPENING = 300.0  # seconds to open the tools: an index may be large
+IDLE = 3600.0  # seconds after which a trajectory that nobody has ended is freed
+
+
+class _Slot:
+    """A worker, its successors, and the trajectories that are theirs."""
+
+    def __init__(self, make: Callable[[], Worker]) -> None:
+        self.make, self.worker = make, make()
+        self.opened = asyncio.Event()
+        self.used: dict[str, float] = {}  # time of the last request by trajectory
+
+
+class Pool:
+    """Workers of one kind.
+
+    Args:
+        make: makes a worker, not started yet.
+        count: how many.
+        limits: of the calls, which the workers keep; the pool sees to it that they do.
+    """
+
+    def __init__(self, make: Callable[[], Worker], count: int, limits: Limits) -> None:
+        self._slots = [_Slot(make) for _ in range(count)]
+        self._patience = limits.seconds + GRACE
+        self._tending: list[asyncio.Task[None]] = []
+        self.tools: list[dict[str, Any]] = []
+        self.calls: Counter[str] = Counter()
+        self.seconds: Counter[str] = Counter()
+        self.failures: Counter[str] = Counter()
+        self.restarts = self.lost = self.expired = 0
+
+    @property
+    def workers(self) -> int:
+        """How many workers there are to be."""
+        return len(self._slots)
+
+    @property
+    def opened(self) -> int:
+        """How many workers have opened their tools."""
+        return sum(slot.opened.is_set() for slot in self._slots)
+
+    @property
+    def trajectories(self) -> int:
+        """How many trajectories are under way."""
+        return sum(len(slot.used) for slot in self._slots)
+
+    async def start(self) -> None:
+        """Start all workers.
+
+        Raises:
+            InputError: a tool is unknown, cannot be opened, or is not open in time.
+        """
+        opening = [asyncio.create_task(self._open(slot)) for slot in self._slots]
+        try:
+            self.tools = (await asyncio.gather(*opening))[0]
+        except (TimeoutError, WorkerLostError) as error:
+            why = str(error) or f"not open after {OPENING:.0f} s"
+            raise InputError(f"a worker of the tool server did not start: {why}", where="tools.names") from error
+        finally:
+            for task in opening:
+                task.cancel()
+        self._tending = [asyncio.create_task(self._tend(slot)) for slot in self._slots]
+
+    async def close(self) -> None:
+        """End all workers."""
+        for task in self._tending:
+            task.cancel()
+        await asyncio.gather(*self._tending, return_exceptions=True)
+        await asyncio.gather(*(slot.worker.kill() for slot in self._slots))
+
+    async def call(self, trajectory_id: str, calls: Sequence[Call]) -> list[Result]:
+        """Run one turn's calls in the trajectory's worker; a result for each, in their order, failed or not."""
+        slot = self._slot(trajectory_id)
+        slot.used[trajectory_id] = time.monotonic()
+        start = time.perf_counter()
+        results = await self._ask(slot, trajectory_id, calls)
+        if results is None:
+            took = time.perf_counter() - start
+            results = [Result(failure="worker", seconds=took) for _ in calls]
+        known = {tool["name"] for tool in self.tools}
+        for call, result in zip(calls, results, strict=True):
+            name = call.tool if call.tool in known else "unknown"
+            self.calls[name] += 1
+            self.seconds[name] += result.seconds
+            if result.failure is not None:
+                self.failures[result.failure] += 1
+        return results
+
+    async def release(self, trajectory_id: str) -> None:
+        """The trajectory has ended: free what the tools remember of it."""
+        slot = self._slot(trajectory_id)
+        if slot.used.pop(trajectory_id, None) is None:
+            return
+        try:
+            async with asyncio.timeout(self._patience):
+                await slot.worker.ask({"trajectory": trajectory_id, "release": True})
+        except (TimeoutError, WorkerLostError) as error:
+            log.warning("trajectory %s could not be freed: %s", trajectory_id, error or "no answer")
+
+    def _slot(self, trajectory_id: str) -> _Slot:
+        return self._slots[zlib.crc32(trajectory_id.encode("utf-8", "surrogatepass")) % len(self._slots)]
+
+    async def _ask(self, slot: _Slot, trajectory_id: str, calls: Sequence[Call]) -> list[Result] | None:
+        """The worker's results; None when it brings none, or another trajectory's."""
+        try:
+            async with asyncio.timeout(self._patience):
+                await slot.opened.wait()
+                answer = await slot.worker.ask({"trajectory": trajectory_id, "calls": wire.dump_calls(calls)})
+            results = wire.load_results(answer.get("results"))
+        except (TimeoutError, WorkerLostError, ValueError) as error:
+            log.warning("trajectory %s: %s", trajectory_id, error or "no answer from its worker")
+            return None
+        if answer.get("trajectory") != trajectory_id or len(results) != len(calls):
+            log.warning("trajectory %s: its worker answered for %s", trajectory_id, answer.get("trajectory"))
+            return None
+        return results
+
+    async def _open(self, slot: _Slot) -> list[dict[str, Any]]:
+        async with asyncio.timeout(OPENING):
+            tools = await slot.worker.open()
+        slot.opened.set()
+        return tools
+
+    async def _tend(self, slot: _Slot) -> None:
+        """Watch a worker for ever; start it anew whenever it is lost."""
+        while True:
+            log.warning("a worker is started anew: %s", await self._loss(slot))
+            slot.opened.clear()
+            self.restarts += 1
+            self.lost += len(slot.used)
+            slot.used.clear()
+            await slot.worker.kill()
+            slot.worker = slot.make()
+            try:
+                await self._open(slot)
+            except (TimeoutError, WorkerLostError, InputError) as error:
+                log.warning("a worker did not start: %s", error or "not open in time")
+                await asyncio.sleep(1.0)  # the next look finds it lost
+
+    async def _loss(self, slot: _Slot) -> str:
+        """Look at a worker until it is lost; returns why.
+
+        Even a call may hold the GIL for as long as a call may take; a worker that is silent for longer is hung.
+        """
+        while True:
+            try:
+                async with asyncio.timeout(self._patience):
+                    await slot.worker.ask({})
+            except WorkerLostError as error:
+                return str(error)
+            except TimeoutError:
+                return f"silent for {self._patience:.0f} s"
+            await asyncio.sleep(BEAT)
+            await self._free_idle(slot)
+
+    async def _free_idle(self, slot: _Slot) -> None:
+        now = time.monotonic()
+        for trajectory_id in [key for key, last in slot.used.items() if now - last > IDLE]:
+            self.expired += 1
+            await self.release(trajectory_id)
