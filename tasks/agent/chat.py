@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 from typing import Protocol as Interface
 
 from tasks.agent.protocols.base import Observation
 from tasks.errors import InputError
 
-# No template says these; they mark where the text of a message begins.
-_SAID, _BODY = "\ue000said\ue001", "\ue000body\ue001"
+# No template says these; they mark where the text of a message begins. Quotes and line breaks show a template that
+# would escape what a message says.
+_SAID, _BODY = "\ue000said\ue001", '\ue000"body"\n.\ue001'
 LONGEST_TOKEN = 32  # characters; what is longer than so many a token is cut before it is encoded
+_MEND = "choose another model, or the protocol search-r1"
 
 
 class Tokenizer(Interface):
@@ -32,6 +34,7 @@ class Tokenizer(Interface):
 
 
 Message = dict[str, str]
+Role = Literal["tool", "user"]
 
 
 class Chat:
@@ -40,9 +43,16 @@ class Chat:
     Args:
         tokenizer: the policy's.
         schemas: the tools as OpenAI's function schemas; empty where the prompt says how to call them.
+
+    Raises:
+        InputError: the tokenizer has no end token.
     """
 
     def __init__(self, tokenizer: Tokenizer, schemas: Sequence[dict[str, Any]] = ()) -> None:
+        if not tokenizer.eos_token:
+            raise InputError(
+                "the model's tokenizer has no end token", where="policy.source", mend="choose another model"
+            )
         self.tokenizer = tokenizer
         self._schemas = list(schemas) or None
         self._frame = lru_cache(maxsize=64)(self._framed)
@@ -63,6 +73,16 @@ class Chat:
         ask = [{"role": "user", "content": _SAID}]
         return bool(self._render(ask) != self._render(ask, tools=self._schemas))
 
+    def require(self, *roles: Role) -> None:
+        """Make sure that messages of these roles can be said.
+
+        Raises:
+            InputError: the template has no such role, changes what a message says, or ends a turn with something
+                else than the tokenizer's end token.
+        """
+        for role in roles:
+            self._frame(role, 1)
+
     def observation_ids(self, observation: Observation, limit: int, *, turn_ended: bool) -> list[int]:
         """Token ids of what the system says, shape (n,), n <= `limit` where the parts that are never cut allow it.
 
@@ -71,26 +91,21 @@ class Chat:
             limit: tokens in all; the bodies share what the frame leaves, evenly.
             turn_ended: whether the generated turn before it closed with the end token.
         """
-        pieces = self._pieces(observation, turn_ended)
-        fixed = sum(len(self._fixed(text)) for text, foreign in pieces if not foreign)
-        bodies = [self._foreign(text, limit) for text, foreign in pieces if foreign]
-        rooms = iter(_shares([len(ids) for ids in bodies], max(0, limit - fixed)))
-        cut = iter([ids[:room] for ids, room in zip(bodies, rooms, strict=True)])
-        return [token for text, foreign in pieces for token in (next(cut) if foreign else self._fixed(text))]
+        return [token for _, ids in self._said(observation, limit, turn_ended) for token in ids]
 
     def pieces(self, observation: Observation, limit: int, *, turn_ended: bool) -> list[str]:
-        """The texts that `observation_ids` encodes one by one, bodies cut as it cuts them."""
+        """The texts whose token ids, each encoded by itself, are `observation_ids`."""
+        return [text for text, _ in self._said(observation, limit, turn_ended)]
+
+    def _said(self, observation: Observation, limit: int, turn_ended: bool) -> list[tuple[str, list[int]]]:
+        """Text by text with its token ids, bodies cut."""
         pieces = self._pieces(observation, turn_ended)
-        fixed = sum(len(self._fixed(text)) for text, foreign in pieces if not foreign)
-        bodies = [self._foreign(text, limit) for text, foreign in pieces if foreign]
+        said = [self._foreign(text, limit) if foreign else (text, self._fixed(text)) for text, foreign in pieces]
+        bodies = [ids for (_, ids), (_, foreign) in zip(said, pieces, strict=True) if foreign]
+        fixed = sum(len(ids) for _, ids in said) - sum(map(len, bodies))
         rooms = iter(_shares([len(ids) for ids in bodies], max(0, limit - fixed)))
-        cut = iter(
-            [
-                self.tokenizer.decode(ids[:room], skip_special_tokens=False)
-                for ids, room in zip(bodies, rooms, strict=True)
-            ]
-        )
-        return [piece for text, foreign in pieces if (piece := next(cut) if foreign else text)]
+        cut = [self._cut(*one, next(rooms)) if foreign else one for one, (_, foreign) in zip(said, pieces, strict=True)]
+        return [(text, ids) for text, ids in cut if ids]
 
     def _pieces(self, observation: Observation, turn_ended: bool) -> list[tuple[str, bool]]:
         """Text by text, with whether it is foreign and may be cut."""
@@ -108,11 +123,11 @@ class Chat:
     def _render(self, messages: Sequence[Message], **kwargs: Any) -> str:
         return str(self.tokenizer.apply_chat_template(list(messages), tokenize=False, **kwargs))
 
-    def _framed(self, role: str, bodies: int) -> list[str]:
+    def _framed(self, role: Role, bodies: int) -> list[str]:
         """What the template writes from the end of the assistant's turn to the opening of its next, around bodies.
 
         Raises:
-            InputError: the template has no such role, or changes what a message says.
+            InputError: see `require`.
         """
         said = [{"role": "user", "content": "?"}, {"role": "assistant", "content": _SAID}]
         try:
@@ -121,29 +136,46 @@ class Chat:
             raise InputError(
                 f"the model's chat template refuses messages of role {role!r}: {error}",
                 where="policy.source",
-                mend="choose another model, or the protocol search-r1",
+                mend=_MEND,
             ) from error
         _, found, after = text.partition(_SAID)
-        _, ended, frame = after.partition(self.tokenizer.eos_token)
+        between, ended, frame = after.partition(self.tokenizer.eos_token)
+        if not found or not ended or between.strip():
+            raise InputError(
+                f"the model's chat template does not end a turn with its end token {self.tokenizer.eos_token!r}",
+                where="policy.source",
+                mend=_MEND,
+            )
         pieces = frame.split(_BODY)
-        if not found or not ended or len(pieces) != bodies + 1:
+        if len(pieces) != bodies + 1:
             raise InputError(
                 f"the model's chat template does not show messages of role {role!r} as they are",
                 where="policy.source",
-                mend="choose another model, or the protocol search-r1",
+                mend=_MEND,
             )
         return pieces
 
     def _encode(self, text: str) -> list[int]:
         return list(self.tokenizer.encode(text, add_special_tokens=False))
 
-    def _foreign(self, text: str, limit: int) -> list[int]:
-        """A foreign text's ids, at most `limit`; none of the tokenizer's marks is left in it."""
-        # Half of a surrogate pair, which JSON can carry, is no character and could not be encoded.
-        text = text[: LONGEST_TOKEN * limit].encode("utf-8", "replace").decode("utf-8")
+    def _foreign(self, text: str, limit: int) -> tuple[str, list[int]]:
+        """A foreign text, none of the tokenizer's marks left in it, and its ids; hardly more of it than `limit` ids."""
+        text = text[: LONGEST_TOKEN * limit]
         for mark in self._marks:
             text = text.replace(mark, f"{mark[0]}\u200b{mark[1:]}")
-        return self._encode(text)[:limit]
+        return text, self._encode(text)
+
+    def _cut(self, text: str, ids: list[int], room: int) -> tuple[str, list[int]]:
+        """A text cut to at most `room` ids, and the ids that the cut text has: often, not always, the first ones."""
+        kept = room
+        while len(ids) > room:
+            # A character that is cut through decodes to U+FFFD.
+            text = self.tokenizer.decode(ids[:kept], skip_special_tokens=False).rstrip("\ufffd")
+            cut = self._encode(text)
+            if len(cut) <= room:
+                return text, cut
+            kept -= 1
+        return text, ids
 
 
 def _shares(lengths: Sequence[int], room: int) -> list[int]:

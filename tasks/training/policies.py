@@ -112,6 +112,8 @@ def _from_smollm2_package() -> Policy:
     config.tie_word_embeddings = True
     model = LlamaForCausalLM(config).float()
     model.load_state_dict(quantised.state_dict())
+    # transformers gives a GGUF file's tokenizer the opening token as end token (integrations/ggml.py:452).
+    tokenizer.eos_token = tokenizer.convert_ids_to_tokens(config.eos_token_id)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return model, tokenizer
