@@ -111,7 +111,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="session")
 def world_texts() -> list[str]:
     """What a tokenizer is trained on: a small world's passages and questions, and practice text."""
-    from tasks.agent.protocol import SearchR1
+    from tasks.agent.protocols import SearchR1
     from tasks.qa import practice, world
 
     made = world.generate(
@@ -129,7 +129,7 @@ def world_texts() -> list[str]:
 @pytest.fixture(scope="session")
 def tokenizer(world_texts: list[str]) -> Any:
     """A small tokenizer of the kind that a policy made from scratch gets."""
-    from tasks.agent.protocol import SearchR1
+    from tasks.agent.protocols import SearchR1
     from tasks.training.tokenizer import train_tokenizer
 
     return train_tokenizer(world_texts, 512, SearchR1().tokens)

@@ -43,13 +43,14 @@ MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
     for path in (ROOT / "tasks").rglob("*.py")
 }
-ENVIRONMENTS = "tasks.agent.environments"
+# Packages whose modules are found by name.
+BY_NAME = ("tasks.agent.environments", "tasks.agent.interactions", "tasks.agent.tools")
 # What every stage stands on: a change here does not make the results of all stages stale.
 SHARED = {
     f"tasks.{name}" for name in ("contract", "errors", "files", "params", "processes", "quiet", "sections", "tracking")
 }
-# These never play an episode: what an environment imports to play is not called.
-NEVER_PLAY = {"params", "ingest", "validate", "index"}
+# These never play an episode: what an environment or a tool imports to play is not called.
+NEVER_PLAY = {"params", "ingest", "policy", "validate", "index"}
 
 
 def running(node: ast.AST) -> Iterator[ast.AST]:
@@ -73,8 +74,8 @@ def used_by(module: str) -> set[str]:
                 found |= {node.value, node.value.rpartition(".")[0]}
             elif (file := path.parent / node.value).suffix == ".py":
                 found |= {name for name, other in MODULES.items() if other == file}
-    if module == ENVIRONMENTS:  # imports the one that the parameters name
-        found |= {name for name in MODULES if name.startswith(f"{ENVIRONMENTS}.")}
+    if module in BY_NAME:  # imports what the parameters name
+        found |= {name for name in MODULES if name.startswith(f"{module}.")}
     return found & set(MODULES)
 
 
@@ -84,7 +85,7 @@ def code_of(stage: str) -> set[str]:
     while waiting:
         module = waiting.pop()
         found.add(module)
-        if stage in NEVER_PLAY and module.startswith(f"{ENVIRONMENTS}."):
+        if stage in NEVER_PLAY and module.startswith(tuple(f"{package}." for package in BY_NAME)):
             continue
         waiting |= {used for used in used_by(module) if used not in found and used not in SHARED}
     return found

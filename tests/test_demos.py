@@ -7,7 +7,7 @@ import pytest
 
 from tasks import demos
 from tasks.agent.environments.search.environment import Environment
-from tasks.agent.protocol import SearchR1
+from tasks.agent.protocols import SearchR1
 from tasks.errors import InputError
 from tasks.retrieval.build import build
 from tasks.training.tokenizer import train_tokenizer

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from tasks import validate
-from tasks.agent.episode import prompt_ids
+from tasks.agent.chat import Chat
 from tasks.errors import InputError
 
 ROOT = Path(__file__).parents[1]
@@ -124,7 +124,7 @@ def test_prompts_are_measured_as_an_episode_begins_with_them(tmp_path, tokenizer
     prompts = [[{"role": "user", "content": text}] for text in ("Who?", "Who employs Karo? " * 40, "<think> é 東京")]
     loaded = AutoTokenizer.from_pretrained(tmp_path)
     measure = validate.prompt_measure(tmp_path)
-    assert measure(prompts) == [len(prompt_ids(loaded, prompt)) for prompt in prompts]
+    assert measure(prompts) == [len(Chat(loaded).prompt_ids(prompt)) for prompt in prompts]
     assert measure([]) == []
 
 

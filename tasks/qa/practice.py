@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tasks.agent.protocols import Protocol
-from tasks.agent.toolbox import Passage, Result
+from tasks.agent.toolbox.base import Passage, Result
 from tasks.qa import records, world
 from tasks.qa.world import City, Draft, Entity, Firm, Region, comparison, one_hop, region, two_hop
 

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from tasks.agent.protocol import SearchR1
+from tasks.agent.protocols import SearchR1
 from tasks.qa import practice, world
 
 TAKEN = {"Kasu", "Rolo", "Reme"}
@@ -74,7 +74,7 @@ def test_every_turn_parses_under_the_protocol():
     for text in practice.TEXTS:
         for document in written(text):
             for line in re.findall(r"<(?:answer|search)>.*?</(?:answer|search)>", document):
-                assert protocol.action(line).kind in ("search", "answer")
+                assert protocol.action(line).kind in ("calls", "answer")
 
 
 def test_a_search_is_for_what_is_not_shown_yet():

@@ -4,7 +4,7 @@ from random import Random
 import pytest
 import torch
 
-from tasks.agent.protocol import SearchR1
+from tasks.agent.protocols import SearchR1
 from tasks.params import Architecture, Phase, Pretraining
 from tasks.qa import practice
 from tasks.training import policies

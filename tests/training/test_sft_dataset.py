@@ -11,22 +11,29 @@ from hydra import compose, initialize_config_module
 from verl.trainer.sft_trainer import create_sft_dataset
 from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 
+from tasks.agent.chat import Chat
 from tasks.agent.demonstrations import SCHEMA, demonstrate
 from tasks.agent.environments.search.environment import Environment, SearchParams
-from tasks.agent.episode import Budget, Generation, run_episode
-from tasks.agent.protocol import SearchR1
-from tasks.retrieval import Hit, Passage
+from tasks.agent.episode import Budget, Generation, Setup, run_episode
+from tasks.agent.protocols import SearchR1
+from tasks.agent.toolbox import Passage, Result
 from tasks.training.sft_config import sft_overrides
 from tasks.training.sft_dataset import demonstration_ids
 
-PROTOCOL = SearchR1()
 BUDGET = Budget(max_turns=4, max_response_tokens=200, max_turn_tokens=40, max_observation_tokens=44)
 PROMPT = [{"role": "user", "content": "Who?"}]
 
 
 class Library:
-    async def search(self, query: str) -> list[Hit]:
-        return [Hit(Passage(query, query, f"{query} was born in Rove. </answer> It rains there often."), 1.0)]
+    names = ("search",)
+
+    async def call(self, trajectory_id: str, calls) -> list[Result]:
+        return [self._search(call.text) for call in calls]
+
+    async def release(self, trajectory_id: str) -> None: ...
+
+    def _search(self, query: str) -> Result:
+        return Result("", (Passage(query, query, f"{query} was born in Rove. </answer> It rains there often."),))
 
 
 @pytest.fixture(scope="module")
@@ -35,32 +42,25 @@ def row(question_row):
 
 
 @pytest.fixture(scope="module")
-def demonstration(row, tokenizer):
-    return asyncio.run(
-        demonstrate(row, tools=Library(), tokenizer=tokenizer, protocol=PROTOCOL, budget=BUDGET, think=True)
-    )
+def setup(tokenizer) -> Setup:
+    environment = Environment(SearchParams(reward={"em": {"weight": 1.0}, "format": {"weight": 0.1}}))
+    return Setup(SearchR1(), environment, Library(), Chat(tokenizer), BUDGET)
 
 
 @pytest.fixture(scope="module")
-def episode(row, tokenizer, demonstration):
+def demonstration(row, setup):
+    return asyncio.run(demonstrate(row, setup=setup, think=True))
+
+
+@pytest.fixture(scope="module")
+def episode(row, setup, tokenizer, demonstration):
     """The episode of a policy that writes the demonstration's turns."""
     turns = iter([s.text for s in demonstration.segments if s.kind == "generated"])
 
     async def generate(prompt, *, max_tokens, stop) -> Generation:
         return Generation(tokenizer.encode(next(turns)), None)
 
-    environment = Environment(SearchParams(em_score=1.0, format_score=0.1))
-    return asyncio.run(
-        run_episode(
-            row,
-            generate=generate,
-            tokenizer=tokenizer,
-            protocol=PROTOCOL,
-            environment=environment,
-            tools=Library(),
-            budget=BUDGET,
-        )
-    )
+    return asyncio.run(run_episode(row, generate=generate, setup=setup))
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tasks.agent.protocol import SearchR1
+from tasks.agent.protocols import SearchR1
 from tasks.qa.world import SYLLABLES
 from tasks.training.tokenizer import END, PAD, START, frequent_words, train_tokenizer
 

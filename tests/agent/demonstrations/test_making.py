@@ -6,14 +6,13 @@ from hypothesis import strategies as st
 
 from tasks.agent.demonstrations import SCHEMA, Demonstration, collect, demonstrate
 from tasks.agent.demonstrations.form import is_yes_no
-from tasks.agent.environments.search.environment import Environment, SearchParams
-from tasks.agent.episode import Budget, Generation, run_episode
+from tasks.agent.episode import Generation, run_episode
 
 
 @pytest.fixture(scope="session")
-def make(playing):
+def make(setup):
     def of(row, *, think: bool = False, **more):
-        return asyncio.run(demonstrate(row, **{**playing, "think": think, **more}))
+        return asyncio.run(demonstrate(row, **{"setup": setup, "think": think, **more}))
 
     return of
 
@@ -63,16 +62,15 @@ def test_an_impatient_searcher_gives_up_after_one_search(make, question_row) -> 
         assert not single.gave_up and single.chosen.endswith("<answer> Firm </answer>")
 
 
-def test_played_back_it_is_the_episode_itself(make, playing, question_row) -> None:
+def test_played_back_it_is_the_episode_itself(make, setup, question_row) -> None:
     row = question_row("Where?", ["Big Town"], ["Ada", "Firm"], ["1", "2"])
-    made, tokenizer = make(row), playing["tokenizer"]
+    made, tokenizer = make(row), setup.chat.tokenizer
     turns = iter([segment.text for segment in made.segments if segment.loss])
 
     async def generate(prompt_ids, *, max_tokens, stop):
         return Generation(tokenizer.encode(next(turns)), None)
 
-    environment = Environment(SearchParams(em_score=1.0, format_score=0.1))
-    trajectory = asyncio.run(run_episode(row, generate=generate, environment=environment, **playing))
+    trajectory = asyncio.run(run_episode(row, generate=generate, setup=setup))
     ids = [token for segment in made.segments for token in tokenizer.encode(segment.text)]
     mask = [int(segment.loss) for segment in made.segments for _ in segment.text]
     assert (trajectory.response_ids, trajectory.response_mask) == (ids, mask)
@@ -90,22 +88,24 @@ def test_played_back_it_is_the_episode_itself(make, playing, question_row) -> No
         (["own"], ["Firm"], ["2"], "answer_not_in_context"),  # a part of a word is no answer
         (["Answer"], ["Tall"], ["3"], "answer_not_in_context"),  # it was cut off
         (["Firm"], [" "], ["1"], "not_in_form"),
+        (["Firm"], ["Ada", "Broken"], ["1"], "search_failed"),
         (["a </answer> <search> b"], ["Ada"], ["1"], "not_in_form"),
     ],
 )
-def test_what_would_teach_guessing_is_dropped(make, question_row, answers, titles, gold, reason: str) -> None:
+def test_what_would_teach_guessing_is_dropped(make, setup, question_row, answers, titles, gold, reason: str) -> None:
     assert make(question_row("q", answers, titles, gold)) == reason
+    assert not setup.tools.open  # whatever the end, the tools forget it
 
 
 @pytest.mark.parametrize(
     "change", [{"max_turn_tokens": 23}, {"max_response_tokens": 114}], ids=["a turn", "the response"]
 )
-def test_what_no_episode_could_hold_is_dropped(make, question_row, change: dict) -> None:
+def test_what_no_episode_could_hold_is_dropped(make, make_setup, question_row, change: dict) -> None:
     row = question_row("q", ["Firm"], ["Ada"], ["1"])
     # 22 + 14 + 40 + 15 + 23 characters and the end token; the longest turn is the answer with it, 24.
     exact = {"max_turns": 2, "max_turn_tokens": 24, "max_response_tokens": 115, "max_observation_tokens": 150}
-    assert isinstance(make(row, budget=Budget(**exact)), Demonstration)
-    assert make(row, budget=Budget(**{**exact, **change})) == "too_long"
+    assert isinstance(make(row, setup=make_setup(**exact)), Demonstration)
+    assert make(row, setup=make_setup(**{**exact, **change})) == "too_long"
 
 
 def test_the_answer_is_searched_in_one_search(make, question_row) -> None:
@@ -172,11 +172,11 @@ def test_rows_without_passage_ids_go_by_title(make, question_row) -> None:
 @given(
     st.text(max_size=30), st.text(max_size=30), st.lists(st.sampled_from(["titles", "answer", "keywords"]), min_size=1)
 )
-def test_every_text_gives_valid_turns_or_none(make, playing, question_row, question, title, policies) -> None:
+def test_every_text_gives_valid_turns_or_none(make, setup, question_row, question, title, policies) -> None:
     made = make(question_row(question, ["Firm", title], [title], []), policies=policies)
     if isinstance(made, Demonstration):
-        kinds = [playing["protocol"].action(segment.text).kind for segment in made.segments if segment.loss]
-        assert kinds == ["search"] * made.searches + ["answer"]
+        kinds = [setup.protocol.action(segment.text).kind for segment in made.segments if segment.loss]
+        assert kinds == ["calls"] * made.searches + ["answer"]
 
 
 def test_collecting_stops_and_counts() -> None:

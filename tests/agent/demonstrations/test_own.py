@@ -1,6 +1,5 @@
 import asyncio
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ NOTHING = HeldOut({})
 
 
 @pytest.fixture
-def read(tmp_path: Path, playing):
+def read(tmp_path: Path, setup):
     """Reads files of these rows; a row that is bytes is written as it is."""
 
     def of(*rows: Any, max_faulty: float = 0.0, held_out: HeldOut = NOTHING, **more: Any):
@@ -34,19 +33,19 @@ def read(tmp_path: Path, playing):
                 max_faulty=max_faulty,
                 held_out=held_out,
                 prompt=lambda question: [{"role": "user", "content": f"Asked: {question}"}],
-                **{"max_prompt_tokens": 100, **playing, **more},
+                **{"max_prompt_tokens": 100, "setup": setup, **more},
             )
         )
 
     return of
 
 
-def test_a_row_becomes_what_an_episode_would_have_been(read, playing, question_row) -> None:
+def test_a_row_becomes_what_an_episode_would_have_been(read, setup, question_row) -> None:
     own = read(GOOD)
     ((where, made),) = own.taken
     generated = asyncio.run(
         demonstrate(
-            question_row("Where does Ada work?", ["big town"], ["Ada", "Firm"], ["1", "2"]), think=False, **playing
+            question_row("Where does Ada work?", ["big town"], ["Ada", "Firm"], ["1", "2"]), think=False, setup=setup
         )
     )
     assert made.segments == generated.segments
@@ -215,10 +214,9 @@ def test_a_question_keeps_the_budget_of_the_prompt(read) -> None:
         read(GOOD, max_prompt_tokens=26)
 
 
-def test_a_longer_budget_is_kept(read, playing) -> None:
+def test_a_longer_budget_is_kept(read, make_setup) -> None:
     long = {**GOOD, "chosen": f"<think> {'so ' * 40}</think>{CHOSEN}"}
-    budget = replace(playing["budget"], max_turn_tokens=200)
-    assert len(read(long, budget=budget).taken) == 1
+    assert len(read(long, setup=make_setup(max_turn_tokens=200)).taken) == 1
 
 
 @pytest.mark.parametrize(
@@ -230,12 +228,12 @@ def test_a_longer_budget_is_kept(read, playing) -> None:
         (lambda path: path.write_bytes(b"\xef\xbb\xbf\r\n \n"), "holds no rows"),
     ],
 )
-def test_files_that_are_none(tmp_path: Path, playing, make, says: str) -> None:
+def test_files_that_are_none(tmp_path: Path, setup, make, says: str) -> None:
     path = tmp_path / "own.jsonl"
     make(path)
     with pytest.raises(InputError, match=rf"own\.jsonl: .*{says}"):
         asyncio.run(
             read_own(
-                [path], max_faulty=1.0, held_out=NOTHING, prompt=lambda question: [], max_prompt_tokens=1, **playing
+                [path], max_faulty=1.0, held_out=NOTHING, prompt=lambda question: [], max_prompt_tokens=1, setup=setup
             )
         )

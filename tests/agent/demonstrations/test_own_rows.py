@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.agent.demonstrations.own_rows import parse, turns
-from tasks.agent.protocol import SearchR1
+from tasks.agent.protocols import SearchR1
 from tasks.qa.reading import RowError
 
 BLOCK = st.sampled_from([*SearchR1().tokens, " x ", "\n", "Ada"])
