@@ -1,20 +1,27 @@
 import pytest
 
 from tasks.agent import environments
+from tasks.agent.trajectory import Trajectory
 from tasks.errors import InputError
 from tasks.params import Environment
 
-SEARCH = {"name": "search", "em_score": 1.0, "format_score": 0.1}
+REWARD = {"em": {"weight": 1.0}, "format": {"weight": 0.1}}
+LENGTH = {"weight": 1.0, "max_tokens": 100}
 
 
 def section(**values) -> Environment:
-    return Environment.model_validate({**SEARCH, **values})
+    return Environment.model_validate({"name": "search", "reward": REWARD, **values})
 
 
 def test_created_by_name_with_its_parameters() -> None:
-    environment = environments.create(section(format_score=0.2))
-    assert (environment.name, environment.needs_retrieval, environment.params.format_score) == ("search", True, 0.2)
+    environment = environments.create(section(reward={"em": {"weight": 2}, "format": None}))
+    assert (environment.name, environment.needs_retrieval) == ("search", True)
+    assert (environment.params.reward.em.weight, environment.params.reward.format) == (2.0, None)
     assert "search" in environments.names()
+
+
+def reward(**parts) -> dict:
+    return {"reward": {**REWARD, **parts}}
 
 
 @pytest.mark.parametrize(
@@ -22,11 +29,25 @@ def test_created_by_name_with_its_parameters() -> None:
     [
         ({"name": "serch"}, ["no environment 'serch'", "did you mean 'search'"]),
         ({"name": "zzz"}, ["no environment 'zzz'", "search"]),
-        ({"em_scor": 1.0}, ["environment.em_scor", "did you mean 'em_score'"]),
-        ({"zzz": 1.0}, ["environment.zzz", "em_score, format_score"]),
-        ({"em_score": "much"}, ["environment.em_score", "number"]),
-        ({"em_score": 0.0}, ["environment.em_score", "greater than 0"]),
-        ({"format_score": -0.1}, ["environment.format_score", "greater than or equal to 0"]),
+        ({"rewards": {}}, ["environment.rewards", "did you mean 'reward'"]),
+        ({"zzz": 1.0}, ["environment.zzz", "its keys are: reward"]),
+        ({"reward": None}, ["environment.reward"]),
+        (reward(formt={"weight": 1.0}), ["environment.reward.formt", "did you mean 'format'"]),
+        (reward(zzz=None), ["environment.reward.zzz", "em, f1, cover_em, format,"]),
+        (reward(em={"wieght": 1.0}), ["unknown key 'environment.reward.em.wieght'", "did you mean 'weight'"]),
+        (reward(em={"weight": 1.0, "zzz": 1}), ["environment.reward.em.zzz", "its keys are: weight"]),
+        (reward(format={"weight": 1.0, "decay": 3}), ["environment.reward.format.decay", "mean 'decay_steps'"]),
+        (reward(em={}), ["key 'environment.reward.em.weight' is missing"]),
+        (reward(em={"weight": "much"}), ["environment.reward.em.weight", "number"]),
+        (reward(em={"weight": 0.0}), ["environment.reward.em.weight", "greater than 0"]),
+        (reward(em={"weight": float("nan")}), ["environment.reward.em.weight", "finite"]),
+        (reward(format={"weight": -0.1}), ["environment.reward.format.weight", "greater than or equal to 0"]),
+        (reward(format={"weight": 0.1, "decay_steps": 0}), ["format.decay_steps", "greater than 0"]),
+        (reward(soft_overlong=LENGTH), ["key 'environment.reward.soft_overlong.cache_tokens' is missing"]),
+        (reward(soft_overlong={**LENGTH, "cache_tokens": 101}), ["reward.soft_overlong: cache_tokens must not be"]),
+        (reward(steps={"weight": 0.1, "growth": "cubic"}), ["reward.steps.growth", "'linear' or 'quadratic'"]),
+        (reward(repeated_queries={"weight": 0.1, "threshold": 0}), ["repeated_queries.threshold", "greater than 0"]),
+        (reward(em=None), ["environment.reward: nothing pays a right answer", "em, f1, cover_em, three_part"]),
     ],
 )
 def test_wrong_section_is_refused(values, words) -> None:
@@ -40,3 +61,25 @@ def test_prompt_takes_any_question_as_it_is() -> None:
     environment = environments.create(section())
     messages = environment.prompt(" What is {x}? ", "Answer.\n{question}")
     assert messages == [{"role": "user", "content": "Answer.\nWhat is {x}?"}]
+
+
+@pytest.mark.parametrize(
+    ("played", "expected"),
+    [
+        ({"answer": "the oka", "answer_blocks": 1, "stop_reason": "answer"}, (1.0, 1.0, True, 1.0)),
+        ({"answer": "oka river", "answer_blocks": 1, "stop_reason": "answer"}, (0.0, 2 / 3, True, 0.1)),
+        ({"answer": "oka", "answer_blocks": 2, "stop_reason": "answer"}, (1.0, 1.0, False, 0.5)),
+        ({"answer": "oka", "answer_blocks": 1, "stop_reason": "answer", "invalid_turns": 1}, (1.0, 1.0, False, 1.0)),
+        ({"stop_reason": "turns"}, (0.0, 0.0, False, 0.0)),
+    ],
+)
+def test_a_trajectory_is_scored(played, expected) -> None:
+    trajectory = Trajectory("q", "search", "made", "Which river?", ["Oka"], 1, [1], **played)
+    environments.create(section()).score(trajectory, {"reward_model": {"ground_truth": {"target": ["Oka"]}}})
+    found = trajectory.em, trajectory.f1, trajectory.format_valid, trajectory.reward
+    assert found == pytest.approx(expected)
+    assert trajectory.success == trajectory.em
+    assert trajectory.reward == sum(trajectory.reward_parts.values()) and list(trajectory.reward_parts) == [
+        "em",
+        "format",
+    ]

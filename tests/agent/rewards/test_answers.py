@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.agent.rewards import exact_match, f1, holds_answer, matchable, normalise, outcome_reward
+from tasks.agent.rewards import cover_em, exact_match, f1, holds_answer, matchable, normalise
 
 
 @pytest.mark.parametrize(
@@ -72,16 +72,23 @@ def test_f1_by_hand(answer: str | None, golden: list[str], value: float) -> None
 
 
 @pytest.mark.parametrize(
-    ("em", "blocks", "parts"),
+    ("answer", "golden", "value"),
     [
-        (1.0, 0, (0.0, 0.0)),
-        (0.0, 0, (0.0, 0.0)),
-        (1.0, 1, (1.0, 0.0)),
-        (0.0, 1, (0.0, 0.1)),
-        (1.0, 2, (0.5, 0.0)),
-        (0.0, 4, (0.0, 0.025)),
+        ("It was made in the U.S., I think", ["America", "US"], 1.0),
+        ("US", ["US"], 1.0),
+        ("a bus house", ["us"], 0.0),  # any substring would do for Search-R1's subem_check
+        ("Big old Town", ["Big Town"], 0.0),
+        ("anything", ["The"], 0.0),
+        ("", ["town"], 0.0),
+        (None, ["town"], 0.0),
     ],
 )
-def test_outcome_reward(em: float, blocks: int, parts: tuple[float, float]) -> None:
-    reward = outcome_reward(em, blocks, em_score=1.0, format_score=0.1)
-    assert (reward["em"], reward["format"]) == pytest.approx(parts)
+def test_cover_em_by_hand(answer: str | None, golden: list[str], value: float) -> None:
+    assert cover_em(answer, golden) == value
+
+
+@given(st.text() | st.text("ab ."), st.lists(st.text() | st.text("ab ."), max_size=3))
+def test_answer_scores_are_ordered(answer: str, golden: list[str]) -> None:
+    # An exact match is whole in every score; each score is in [0, 1].
+    em, token, cover = exact_match(answer, golden), f1(answer, golden), cover_em(answer, golden)
+    assert 0.0 <= em <= min(token, cover) and max(token, cover) <= 1.0
