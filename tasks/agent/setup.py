@@ -8,21 +8,25 @@ from tasks.agent import environments, interactions, protocols
 from tasks.agent.chat import Chat, Tokenizer
 from tasks.agent.episode import Budget, Setup
 from tasks.agent.toolbox import Context, Limits, Toolbox, Tools
+from tasks.agent.toolbox.client import ToolClient
 from tasks.agent.toolbox.running import build
 from tasks.params import Environment, Episode, Retrieval
 from tasks.params import Tools as ToolsSection
 
 
 def open_tools(tools: ToolsSection, episode: Episode, retrieval: Retrieval, index: Path | None) -> Tools:
-    """Open the tools that `tools.names` lists.
+    """Open the tools that `tools.names` lists, in this process or behind the server at `tools.server`.
 
     Args:
+        tools: the section of that name; where it says `start`, `toolbox.serving` has put the address in.
         index: folder of the retrieval index; None where the environment needs none.
 
     Raises:
-        InputError: there is no such tool, or it cannot be opened.
+        InputError: there is no such tool, it cannot be opened, or the server is not ready.
     """
     limits = Limits(seconds=episode.tool_seconds, parallel=episode.max_parallel_calls)
+    if tools.server is not None:
+        return ToolClient(tools.server, tools.names, limits)
     return Toolbox(build(tools.names, Context(index, retrieval)), limits)
 
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from tasks.agent.toolbox import wire
 from tasks.agent.toolbox.base import Result
 from tasks.agent.toolbox.running import Limits
 from tasks.agent.toolbox.spec import WorkerLostError
-from tasks.agent.toolbox.workers import Worker
+from tasks.agent.toolbox.workers import OPENING, Worker
 from tasks.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ log = logging.getLogger("forager.tools")
 
 GRACE = 2.0  # seconds that a worker has beyond a call's own, to say that it took too long
 BEAT = 0.5  # seconds between two looks at a worker
-OPENING = 300.0  # seconds to open the tools: an index may be large
 IDLE = 3600.0  # seconds after which a trajectory that nobody has ended is freed
 
 
@@ -44,15 +43,26 @@ class Pool:
         make: makes a worker, not started yet.
         count: how many.
         limits: of the calls, which the workers keep; the pool sees to it that they do.
+
+    Attributes:
+        on_release: called with the id of every trajectory that is freed.
+        tools: what `wire.describe` says of the tools, once started.
+        calls: how many, by tool; `unknown` where there is no such tool.
+        seconds: spent on them, by tool.
+        failures: how many, by kind.
+        restarts: of workers.
+        lost: trajectories whose worker was lost, and with it what tools remembered of them.
+        expired: trajectories that nobody ended.
     """
 
     def __init__(self, make: Callable[[], Worker], count: int, limits: Limits) -> None:
         self._slots = [_Slot(make) for _ in range(count)]
         self._patience = limits.seconds + GRACE
         self._tending: list[asyncio.Task[None]] = []
+        self.on_release: Callable[[str], object] = lambda trajectory_id: None
         self.tools: list[dict[str, Any]] = []
         self.calls: Counter[str] = Counter()
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
         self.failures: Counter[str] = Counter()
         self.restarts = self.lost = self.expired = 0
 
@@ -116,6 +126,7 @@ class Pool:
     async def release(self, trajectory_id: str) -> None:
         """The trajectory has ended: free what the tools remember of it."""
         slot = self._slot(trajectory_id)
+        self.on_release(trajectory_id)
         if slot.used.pop(trajectory_id, None) is None:
             return
         try:

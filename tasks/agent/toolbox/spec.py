@@ -74,7 +74,7 @@ class Answering:
         self.tools = wire.describe(tools)
 
     async def answer(self, message: dict[str, Any]) -> dict[str, Any]:
-        """What `{"calls": [...]}`, `{"release": true}` or `{}` (are you there?) is answered, trajectory by trajectory."""
+        """Run a trajectory's `{"calls": [...]}`, free it (`{"release": true}`), or just answer (`{}`)."""
         trajectory = message.get("trajectory")
         if "calls" in message:
             results = await self.toolbox.call(str(trajectory), wire.load_calls(message["calls"]))

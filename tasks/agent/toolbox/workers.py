@@ -17,12 +17,15 @@ import socket
 import struct
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 from typing import Protocol as Interface
 
+from tasks.agent.toolbox.bounded import bounded
 from tasks.agent.toolbox.spec import Answering, Spec, WorkerLostError
 from tasks.errors import InputError
 
+OPENING = 300.0  # seconds to open the tools: an index may be large
 LENGTH = struct.Struct("!I")  # bytes of the JSON text that follows
 MOST_BYTES = 1 << 28  # of a message; 4 results of 65,536 characters take 1.6 MB at most
 
@@ -59,7 +62,7 @@ class ThreadWorker:
         self._spec = spec
 
     async def open(self) -> list[dict[str, Any]]:
-        self._answering = await asyncio.to_thread(Answering, self._spec)
+        self._answering = await bounded(partial(Answering, self._spec), OPENING)
         return self._answering.tools
 
     async def ask(self, message: dict[str, Any]) -> dict[str, Any]:
