@@ -168,7 +168,7 @@ class Tags:
         So does that of chat marks such as `<|im_end|>`, which a tokenizer would read as its own.
         """
         names = "|".join(map(re.escape, self.tags))
-        return re.sub(rf"<(?=\s*/?\s*(?:{names})\b|\|)", "‹", text, flags=re.IGNORECASE)
+        return re.sub(rf"<(?=\s*(?:/\s*)?(?:{names})\b|\|)", "‹", text, flags=re.IGNORECASE)
 
     def citations(self, answer: str) -> tuple[str, tuple[int, ...]]:
         """The answer as it is: only a protocol with cited answers has citations."""

@@ -16,7 +16,8 @@ from tasks.agent.protocols.failures import told
 from tasks.agent.protocols.search_r1 import SearchR1
 from tasks.agent.toolbox.base import Result
 
-_NUMBER = re.compile(r"\s*([0-9]{1,6})\s*")
+_DIGITS = re.compile(r"[0-9]+")
+_CITATION = re.compile(r"\s*\](\s*[0-9]{1,6}\s*(?:,\s*[0-9]{1,6}\s*)*)\[")  # backwards
 _BRACKETED = re.compile(r"\[(\s*\d[\d\s,]*)\]")
 
 
@@ -44,15 +45,12 @@ class Research(SearchR1):
 
         `[1][4]`, `[1] [4]` and `[1, 4]` are read alike.
         """
-        rest, numbers = answer.strip(), list[int]()
-        while rest.endswith("]"):
-            before, opened, inside = rest[:-1].rpartition("[")
-            found = [_NUMBER.fullmatch(part) for part in inside.split(",")]
-            if not opened or not all(found):
-                break
-            numbers = [int(match[1]) for match in found if match] + numbers
-            rest = before.rstrip()
-        return rest, tuple(dict.fromkeys(numbers))
+        # Read from the end: an answer full of brackets costs no more than its length.
+        backwards, end, numbers = answer.strip()[::-1], 0, list[int]()
+        while found := _CITATION.match(backwards, end):
+            numbers += [int(digits[::-1]) for digits in _DIGITS.findall(found[1])]
+            end = found.end()
+        return backwards[end:][::-1].strip(), tuple(dict.fromkeys(reversed(numbers)))
 
     def facts(self, generated: str) -> list[Fact]:
         """The fact list of a *generated* text, in order; a fact may name no source."""
