@@ -171,18 +171,35 @@ def main(name: str, run: Callable[[Stage], Figures]) -> None:
 
     Exit codes: 0 done, 2 wrong input or parameters (one line, no traceback), 1 anything else.
     """
+    with at_work(name) as params:
+        _run_alone(name, run, params)
+
+
+@contextlib.contextmanager
+def at_work(name: str) -> Iterator[parameters.Params]:
+    """The workspace for a stage, or for a command of its that runs engines but has no outputs: nobody else at work.
+
+    What an earlier, killed run has left behind is ended, and so is what this one leaves; wrong input or parameters
+    end the process with code 2 and one line.
+
+    Yields:
+        the parameters in force.
+    """
     with exit_on_input_error(name):
         params = parameters.load()
     processes.mark_environment()
     signal.signal(signal.SIGTERM, _turn_sigterm_into_exit)
     with exit_on_input_error(name), _alone(name):
-        _run_alone(name, run, params)
+        ended = processes.end_leftovers()
+        if ended:
+            print(f"{name}: ended {ended} processes that an earlier, killed run had left behind", flush=True)
+        try:
+            yield params
+        finally:
+            processes.end_leftovers()
 
 
 def _run_alone(name: str, run: Callable[[Stage], Figures], params: parameters.Params) -> None:
-    ended = processes.end_leftovers()
-    if ended:
-        print(f"{name}: ended {ended} processes that an earlier, killed run had left behind", flush=True)
     from tasks import tracking
 
     out = Path("data", name)
@@ -202,4 +219,3 @@ def _run_alone(name: str, run: Callable[[Stage], Figures], params: parameters.Pa
             stage.say("done")
     finally:
         shutil.rmtree(aside, ignore_errors=True)
-        processes.end_leftovers()

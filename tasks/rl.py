@@ -3,10 +3,16 @@
 verl runs as a child under a wall-clock limit and resumes by itself: its state lies in
 checkpoints/FINGERPRINT/, so a killed stage goes on where it was, and a changed configuration starts anew.
 The checkpoint handed to merge is the one with the best validation success; among equals the latest.
+
+    python -m tasks.rl --check-engine [--model DIR] [--episodes N]
+
+trains nothing: it plays validation questions in vLLM, greedily, and compares every token with transformers. Exit
+code 0: they agree; 1: they differ, and data/rl-check/report.txt says where; 2: wrong input.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +20,8 @@ from typing import Any
 
 import pandas as pd
 
-from tasks.contract import Figures, Stage, main
+from tasks.contract import Figures, Stage, at_work, main
+from tasks.errors import InputError
 from tasks.files import write_json
 from tasks.processes import CommandError
 
@@ -26,7 +33,7 @@ def validation_figures(rollouts: pd.DataFrame) -> Figures:
     kind with more questions.
 
     Args:
-        rollouts: what `rl_run.collect_rollouts` returned; a row an episode.
+        rollouts: what `RolloutLog.publish` returned; a row an episode.
     """
     frame = rollouts[rollouts["split"] == "validation"]
     frame = frame.assign(kind=frame["data_source"].str.removeprefix("world-"))
@@ -46,6 +53,8 @@ def validation_figures(rollouts: pd.DataFrame) -> Figures:
 def run(stage: Stage) -> Figures:
     from tasks.training import rl_run
     from tasks.training.checkpoints import RunFolder
+    from tasks.training.rollout_figures import Alarms
+    from tasks.training.rollouts import RolloutLog
     from tasks.training.steps import numbers, read_steps, write_steps, write_table
 
     params = stage.params
@@ -53,8 +62,12 @@ def run(stage: Stage) -> Figures:
     dtype = json.loads((model / "config.json").read_text(encoding="utf-8"))["dtype"]
     folder = RunFolder(Path("checkpoints", stage.fingerprint()))
     folder.rewind()
-    for step in read_steps(folder.steps):
+    log = RolloutLog(folder.rollouts)
+    log.gather()
+    for step in log.beside(read_steps(folder.steps)):
         stage.track.log_figures(numbers(step["data"]), step=step["step"])
+
+    alarms = Alarms(params.episode.example_answer)
 
     def on_step(step: int, metrics: dict[str, float]) -> None:
         stage.track.log_figures(metrics, step=step)
@@ -64,6 +77,8 @@ def run(stage: Stage) -> Figures:
                 f"entropy {metrics['actor/entropy']:.3f}, grad norm {metrics['actor/grad_norm']:.2f}, "
                 f"{metrics['timing_s/step']:.1f} s"
             )
+        for line in alarms.of(metrics):
+            stage.say(f"step {step}: {line}")
 
     plain = params.plain()
     stage.say("starting Ray, the trainer and vLLM")
@@ -81,11 +96,12 @@ def run(stage: Stage) -> Figures:
         say=stage.say,
         on_step=on_step,
     )
-    steps = read_steps(folder.steps)
+    log.gather()
+    steps = log.beside(read_steps(folder.steps))
     trained = [step for step in steps if "critic/score/mean" in step["data"]]
     if not trained or trained[-1]["step"] != params.rl.steps:
         raise CommandError(f"verl ended after {len(trained)} of {params.rl.steps} steps; output: {folder.log}")
-    rollouts = rl_run.collect_rollouts(folder, stage.out / "rollouts")
+    rollouts = log.publish(stage.out / "rollouts")
     validation = rollouts[rollouts["split"] == "validation"].groupby("step")["success"].mean()
     measured = {step: float(validation[step]) for step in folder.saved() if step in validation}
     selected = max(measured, key=lambda step: (measured[step], step))
@@ -110,8 +126,25 @@ def run(stage: Stage) -> Figures:
         "validation_selected": measured[selected],
         "selected_step": selected,
         "validation": validation_figures(rollouts),
+        **_episodes(trained),
         **_engine_against_actor(trained, params.rl.mask_observations),
         "sanity_max_logprob_diff": sanity.summary()["max_logprob_diff"],
+    }
+
+
+def _episodes(trained: Sequence[dict[str, Any]]) -> Figures:
+    """What the rollouts of all training steps were like: the mean share of groups without signal, and counts."""
+    data = [step["data"] for step in trained]
+    return {
+        "groups_without_signal": sum(step["episode/groups_without_signal"] for step in data) / len(data),
+        **{
+            name: int(sum(step[f"episode/{key}"] for step in data))
+            for name, key in (
+                ("no_loss_on_traj", "no_loss_on_traj"),
+                ("tool_failures", "tool_failures/all"),
+                ("copied_example", "copied_example"),
+            )
+        },
     }
 
 
@@ -129,5 +162,47 @@ def _engine_against_actor(trained: Sequence[dict[str, Any]], masked: bool) -> Fi
     }
 
 
+def check_engine(model: Path | None, episodes: int | None) -> int:
+    """Compare vLLM with transformers on whole episodes; returns the exit code.
+
+    Args:
+        model: folder of a model; by default the one that RL starts from.
+        episodes: how many validation questions; by default `rl.sanity.episodes`.
+    """
+    with at_work("rl") as params:
+        from tasks.training import engine_check
+
+        stage = Stage("rl", params, Path("data", "rl-check"), track=None)
+        if model is None:
+            model = stage.input("sft", "model")
+        elif not model.is_dir():
+            raise InputError("no such folder", where=str(model), mend="name one with --model")
+        agree = engine_check.check_engine(
+            stage.params,
+            model=model.absolute(),
+            validation=stage.input("ingest", "validation.parquet"),
+            index=stage.input("index"),
+            episodes=episodes or stage.params.rl.sanity.episodes,
+            out=stage.out,
+            say=stage.say,
+        )
+    return 0 if agree else 1
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return int(text)
+
+
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m tasks.rl", description="Stage rl; without options: trains.")
+    parser.add_argument("--check-engine", action="store_true", help="compare vLLM with transformers, train nothing")
+    parser.add_argument("--model", type=Path, metavar="DIR", help="the model to check (default data/sft/model)")
+    parser.add_argument("--episodes", type=_count, metavar="N", help="questions to play (default rl.sanity.episodes)")
+    options = parser.parse_args()
+    if options.check_engine:
+        raise SystemExit(check_engine(options.model, options.episodes))
+    if options.model is not None or options.episodes is not None:
+        parser.error("--model and --episodes go with --check-engine")
     main("rl", run)

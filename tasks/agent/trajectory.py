@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -126,7 +126,8 @@ class Trajectory:
 
     def record(self) -> dict[str, Any]:
         """Flat form for parquet; nested parts that vary in shape are JSON."""
-        row = asdict(self)
+        row = {one.name: getattr(self, one.name) for one in fields(self)}
+        row["calls"] = [asdict(call) for call in self.calls]
         row["segments"] = json.dumps(
             [{"kind": s.kind, "text": s.text, "tokens": len(s.token_ids), "mask": s.mask} for s in self.segments],
             ensure_ascii=False,
@@ -135,6 +136,7 @@ class Trajectory:
             row[name] = json.dumps(row[name], ensure_ascii=False)
         row["response_ids"], row["response_mask"] = self.response_ids, self.response_mask
         row["response_logprobs"] = self.response_logprobs
+        row["generated_tokens"] = self.generated_tokens
         row["searches"] = len(self.queries)
         row["text"] = self.text
         return row

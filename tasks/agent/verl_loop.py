@@ -7,7 +7,6 @@ The reward is computed here, in the episode, so verl needs no reward workers.
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from tasks.agent.setup import open_setup
 from tasks.agent.trajectory import Trajectory
 from tasks.params import Environment as EnvironmentSection
 from tasks.params import Episode, Retrieval, Tools
+from tasks.training import rollouts
 from tasks.training.sanity import SanityCheck
 
 
@@ -44,16 +44,8 @@ class _Room:
         self.no_loss_on = frozenset(content["no_loss_on"])
         self.mask_observations = bool(content["mask_observations"])
         self.rollouts = Path(content["rollouts"])
+        self.rollouts.mkdir(parents=True, exist_ok=True)
         self.sanity = SanityCheck(**content["sanity"])
-        self._dump: Any = None
-
-    def record(self, trajectory: Any, **columns: Any) -> None:
-        """Append a trajectory to this process's file; one write a line, so a kill leaves whole lines but the last."""
-        if self._dump is None:
-            self.rollouts.mkdir(parents=True, exist_ok=True)
-            self._dump = (self.rollouts / f"{os.getpid()}.jsonl").open("a", encoding="utf-8")
-        self._dump.write(json.dumps({**trajectory.record(), **columns}, ensure_ascii=False) + "\n")
-        self._dump.flush()
 
 
 _rooms: dict[str, _Room] = {}
@@ -152,7 +144,7 @@ class ForagerAgentLoop(AgentLoopBase):
         trajectory.no_loss = not validating and trajectory.stop_reason in room.no_loss_on
         metrics["tool_calls"] = sum(trajectory.tool_latencies)
         trajectory.sampling = {key: sampling_params[key] for key in ("temperature", "top_p", "top_k")}
-        room.record(trajectory, step=step, split=info["split"], sample=sample)
+        rollouts.append(room.rollouts, trajectory, step=step, split=info["split"], sample=sample)
         if validating and step == 0:
             room.sanity.check(info["index"], trajectory)
         ids, mask, logprobs = (

@@ -6,13 +6,13 @@ parameters and inputs, so a changed configuration never resumes an older run.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from pathlib import Path
 
 from tasks.files import write_text_aside
-from tasks.training.steps import read_steps, whole_lines, write_steps
+from tasks.training.rollouts import RolloutLog
+from tasks.training.steps import read_steps, write_steps
 
 TRACKER = "latest_checkpointed_iteration.txt"
 
@@ -62,7 +62,7 @@ class RunFolder:
         else:
             tracker.unlink(missing_ok=True)
         write_steps(self.steps, [step for step in read_steps(self.steps) if whole and step["step"] <= whole])
-        self._keep_rollouts(whole)
+        RolloutLog(self.rollouts).rewind(whole)
         return whole
 
     def absorb_live_steps(self) -> None:
@@ -72,11 +72,6 @@ class RunFolder:
             known.setdefault(step["step"], step)
         write_steps(self.steps, [known[number] for number in sorted(known)])
         self.live_steps.unlink(missing_ok=True)
-
-    def _keep_rollouts(self, whole: int) -> None:
-        for path in self.rollouts.glob("*.jsonl"):
-            kept = [line for line in whole_lines(path) if whole and json.loads(line)["step"] <= whole]
-            write_text_aside(path, b"".join(kept).decode())
 
     def remove(self) -> None:
         """Drop the state of a run that has ended well: its results lie in data/."""

@@ -18,8 +18,10 @@ from tasks.training.checkpoints import RunFolder
 from tasks.training.machine import engine_environment, has_gpu, python_in, scratch_folder
 from tasks.training.overrides import check_overrides, run_folder
 from tasks.training.rl_config import RlFiles, bucket_megabytes, rl_overrides
+from tasks.training.rollouts import RolloutLog
 from tasks.training.sanity import SanityCheck
-from tasks.training.steps import Follower, whole_lines
+from tasks.training.sanity_report import report
+from tasks.training.steps import Follower
 
 Say = Callable[[str], None]
 
@@ -52,7 +54,7 @@ def train(
     Args:
         folder: the run's state; what verl logs and the episodes write lands there.
         shared: the sections `retrieval`, `environment`, `episode` and `tools` as plain values, for the agent loop.
-        on_step: called with every step's metrics as they come.
+        on_step: called with every step's metrics as they come, verl's and those of the step's rollouts.
 
     Returns:
         the sanity check, whose verdicts lie in the folder.
@@ -88,47 +90,55 @@ def train(
     loop.write_text(yaml.safe_dump([target]), encoding="utf-8")
     files = RlFiles(model, train_rows, rows, loop, folder.checkpoints)
     overrides = rl_overrides(rl, episode, files, seed=seed, dtype=dtype, gpu=has_gpu(), bucket=bucket_megabytes(model))
-    follower = Follower(folder.live_steps, on_step)
+    log = RolloutLog(folder.rollouts)
+
+    def with_rollouts(step: int, metrics: dict[str, float]) -> None:
+        log.gather(step)
+        on_step(step, {**metrics, **log.figures(step)})
+
+    follower = Follower(folder.live_steps, with_rollouts)
 
     def poll() -> bool:
         follower.poll()
-        failed = [verdict for verdict in sanity.verdicts() if not verdict["passed"]]
-        if failed:
-            raise CommandError(f"sanity check: the engine and transformers disagree before the first step: {failed[0]}")
+        _require_agreement(sanity)
         return False
 
     with scratch_folder() as scratch:
-        run_supervised(
-            [python_in(scratch), "-m", "verl.trainer.main_ppo", *overrides, *run_folder(scratch)],
-            log=folder.log,
-            timeout=60 * rl.timeout_minutes,
-            environment={
-                **engine_environment(),
-                "VERL_FILE_LOGGER_PATH": str(folder.live_steps),
-                "RAY_TMPDIR": str(scratch),
-            },
-            on_poll=poll,
-        )
+        try:
+            run_supervised(
+                [python_in(scratch), "-m", "verl.trainer.main_ppo", *overrides, *run_folder(scratch)],
+                log=folder.log,
+                timeout=60 * rl.timeout_minutes,
+                environment={
+                    **engine_environment(),
+                    "VERL_FILE_LOGGER_PATH": str(folder.live_steps),
+                    "RAY_TMPDIR": str(scratch),
+                },
+                on_poll=poll,
+            )
+        except CommandError:
+            # verl refuses to train after a failed check, too, and may be the first to end.
+            _require_agreement(sanity)
+            raise
     follower.poll()
     folder.absorb_live_steps()
     return sanity
 
 
+def _require_agreement(sanity: SanityCheck) -> None:
+    """Stop a run whose check has failed, with the report that says where engine and transformers part.
+
+    Raises:
+        CommandError: an episode's verdict is bad.
+    """
+    verdicts = sanity.verdicts()
+    if not all(verdict["passed"] for verdict in verdicts):
+        raise CommandError(f"sanity check before the first step\n{report(verdicts, sanity)}")
+
+
 def _sanity(folder: RunFolder, rl: Rl, model: Path, episodes: int) -> SanityCheck:
     wanted = min(rl.sanity.episodes, episodes)
     return SanityCheck(str(model), str(folder.path / "sanity"), wanted, rl.sanity.max_logprob_diff)
-
-
-def collect_rollouts(folder: RunFolder, out: Path) -> pd.DataFrame:
-    """Gather the episodes that verl's workers wrote into one parquet file a step; returns a table without the texts."""
-    lines = [json.loads(line) for path in sorted(folder.rollouts.glob("*.jsonl")) for line in whole_lines(path)]
-    keys = ["step", "split", "question_id", "sample"]
-    # A resumed run validates the step it resumes from once more.
-    frame = pd.DataFrame(lines).drop_duplicates(keys).sort_values(keys, kind="stable")
-    out.mkdir(parents=True)
-    for (split, step), part in frame.groupby(["split", "step"]):
-        part.to_parquet(out / f"{split}_{step:05d}.parquet", index=False)
-    return frame[["step", "split", "data_source", "hops", "success", "em", "f1", "reward", "searches", "turns"]]
 
 
 def keep_checkpoint(folder: RunFolder, step: int, out: Path) -> None:

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from omegaconf import OmegaConf
 from verl.experimental.agent_loop.agent_loop import DictConfigWrap
@@ -14,6 +15,7 @@ from verl.workers.rollout.replica import TokenOutput
 from tasks.agent.verl_loop import ForagerAgentLoop
 from tasks.params import Index
 from tasks.retrieval.build import build
+from tasks.training.rollouts import RolloutLog
 
 TURNS = ("<search> Kashi </search>", "<answer> Rove </answer>")
 
@@ -60,7 +62,9 @@ def play(tmp_path: Path, defaults, tokenizer, question_row, write_corpus):
             return await loop.run(sampling, raw_prompt=row["prompt"], global_steps=1, **fields)
 
         output = asyncio.run(one())
-        (record,) = [json.loads(line) for file in path.with_suffix("").iterdir() for line in file.open()]
+        log = RolloutLog(path.with_suffix(""))
+        log.gather(1)
+        (record,) = pq.read_table(log.folder / "train_00001.parquet").to_pylist()
         return output, record
 
     return run
@@ -100,6 +104,10 @@ class Silent:
 
 def test_a_straggler_that_said_nothing_still_gives_verl_a_token_for_its_reward(play, tokenizer) -> None:
     output, record = play(server=Silent(), deadline_seconds=0.1, fallback_reward=-1.0)
-    assert (output.response_ids, output.response_mask, output.response_logprobs) == ([tokenizer.eos_token_id], [0], [0.0])
+    assert (output.response_ids, output.response_mask, output.response_logprobs) == (
+        [tokenizer.eos_token_id],
+        [0],
+        [0.0],
+    )
     assert output.reward_score == -1.0 and output.as_dict()["rm_scores"].tolist() == [-1.0]
     assert (record["stop_reason"], record["response_ids"], record["no_loss"]) == ("deadline", [], True)

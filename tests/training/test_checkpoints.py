@@ -3,20 +3,19 @@
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tasks.agent.trajectory import Trajectory
 from tasks.training.checkpoints import TRACKER, RunFolder
+from tasks.training.rollouts import RolloutLog, append
 from tasks.training.steps import read_steps
 
 
 def steps_of(path: Path) -> list[int]:
     return [step["step"] for step in read_steps(path)]
-
-
-def rollout(step: int, text: str = "a") -> bytes:
-    return json.dumps({"step": step, "text": text}, ensure_ascii=False).encode() + b"\n"
 
 
 class Run:
@@ -36,20 +35,24 @@ class Run:
         with self.folder.live_steps.open("ab") as file:
             file.write(json.dumps({"step": step, "data": {"x": step}}).encode() + b"\n")
 
-    def roll(self, content: bytes, worker: int = 1) -> None:
-        with (self.folder.rollouts / f"{worker}.jsonl").open("ab") as file:
-            file.write(content)
+    def roll(self, step: int, cut: int | None = None) -> None:
+        trajectory = Trajectory(f"q{step}", "search", "made", "Who?", ["é"], 1, [1])
+        append(self.folder.rollouts, trajectory, step=step, split="train", sample=0)
+        if cut is not None:
+            (path,) = self.folder.rollouts.glob(f"train_{step:05d}.*.jsonl")
+            path.write_bytes(path.read_bytes()[:cut])
 
     def rollouts(self) -> list[int]:
-        paths = sorted(self.folder.rollouts.glob("*.jsonl"))
-        return [json.loads(line)["step"] for path in paths for line in path.read_bytes().split(b"\n") if line]
+        log = RolloutLog(self.folder.rollouts)
+        log.gather()
+        return [int(pd.read_parquet(path)["step"][0]) for path in sorted(self.folder.rollouts.iterdir())]
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     run = Run(tmp_path / "checkpoints" / "f")
     for step in (1, 2, 3):
-        run.roll(rollout(step))
+        run.roll(step)
         if step == 2:
             run.save(2)
             run.track(2)
@@ -80,20 +83,10 @@ def test_killed_while_saving(run: Run) -> None:
     assert not run.folder.checkpoint(4).exists()
 
 
-@pytest.mark.parametrize("cut", [-1, -3, -4, 5])
-def test_killed_in_the_middle_of_a_rollouts_line(run: Run, cut: int) -> None:
-    # -3 cuts inside of a character of two bytes.
-    run.roll(rollout(2, "caf\u00e9")[:cut], worker=2)
+def test_killed_in_the_middle_of_a_rollouts_line(run: Run) -> None:
+    run.roll(4, cut=40)
     assert run.folder.rewind() == 2
     assert run.rollouts() == [1, 2]
-
-
-def test_rollouts_keep_characters_that_some_readers_take_for_line_ends(run: Run) -> None:
-    text = "a\u2028b\u0085c\x0bd\r\n"
-    run.roll(rollout(2, text), worker=2)
-    run.folder.rewind()
-    kept = (run.folder.rollouts / "2.jsonl").read_bytes()
-    assert json.loads(kept)["text"] == text
 
 
 @pytest.mark.parametrize("tracker", [None, ""])
@@ -157,13 +150,13 @@ def test_after_a_kill_at_any_event_the_folder_is_that_of_its_last_whole_step(
         finished = done
         for step, event in events[:kill]:
             if event == "roll":
-                run.roll(rollout(step, "é"))
+                run.roll(step)
             elif event == "log":
                 run.log(step)
                 finished = step if step % every == 0 else finished
             elif step % every == 0:
                 run.save(step) if event == "save" else run.track(step)
-        run.roll(rollout(9, "é")[: kill % 20])
+        run.roll(10, cut=kill % 20)
         done = run.folder.rewind()
         assert done == finished
         assert steps_of(run.folder.steps) == list(range(1, done + 1))

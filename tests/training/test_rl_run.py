@@ -4,10 +4,24 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tasks.agent.trajectory import Trajectory
 from tasks.processes import CommandError
 from tasks.training import rl_run
 from tasks.training.checkpoints import TRACKER, RunFolder
+from tasks.training.rollouts import append
 from tasks.training.steps import read_steps
+
+VERDICT = {
+    "passed": False,
+    "tokens": 1,
+    "max_logprob_diff": 1.0,
+    "disagreements": 1,
+    "first": {
+        "question": "Who?", "position": 0, "turn": 1, "position_in_turn": 0, "context": "Who?",
+        "token": {"id": 1, "text": "Kashi"}, "engine_logprob": -0.5, "transformers_logprob": -1.5,
+        "choice": {"id": 2, "text": "Rove"}, "choice_logprob": -0.1, "vocabulary": 9,
+    },
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -25,12 +39,6 @@ def validation(tmp_path: Path, question_row) -> Path:
     return path
 
 
-def episode(step: int, split: str, question: str, sample: int = 0, **more) -> bytes:
-    values = {"data_source": "made", "hops": 1, "success": 1.0, "em": 1.0, "f1": 1.0, "reward": 1.0, "searches": 1}
-    row = {**values, "turns": 2, "step": step, "split": split, "question_id": question, "sample": sample, **more}
-    return json.dumps(row, ensure_ascii=False).encode() + b"\n"
-
-
 def test_validation_rows_are_the_first_ones_numbered_anew(validation: Path, tmp_path: Path) -> None:
     assert rl_run.write_validation_rows(validation, tmp_path / "v.parquet", 3) == 3
     infos = pd.read_parquet(tmp_path / "v.parquet")["extra_info"]
@@ -41,31 +49,6 @@ def test_validation_rows_are_the_first_ones_numbered_anew(validation: Path, tmp_
     ]
     assert list(infos[0]["golden_answers"]) == ["a"]
     assert rl_run.write_validation_rows(validation, tmp_path / "v.parquet", 99) == 5
-
-
-def test_rollouts_are_gathered_one_file_a_step(folder: RunFolder, tmp_path: Path) -> None:
-    text = "a\u2028b\u0085c"
-    (folder.rollouts / "1.jsonl").write_bytes(
-        episode(0, "validation", "b", text=text) + episode(1, "train", "x", 1) + episode(1, "train", "x", 0)
-    )
-    (folder.rollouts / "2.jsonl").write_bytes(
-        episode(0, "validation", "a") + episode(2, "train", "y", success=0.0) + episode(3, "train", "z")[:-9]
-    )
-    frame = rl_run.collect_rollouts(folder, tmp_path / "out")
-    names = ["train_00001.parquet", "train_00002.parquet", "validation_00000.parquet"]
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
-    zeroth = pd.read_parquet(tmp_path / "out" / "validation_00000.parquet")
-    assert list(zeroth["question_id"]) == ["a", "b"]  # an order that no worker's speed changes
-    assert zeroth["text"][1] == text
-    assert list(pd.read_parquet(tmp_path / "out" / "train_00001.parquet")["sample"]) == [0, 1]
-    assert list(frame["success"]) == [1.0, 1.0, 1.0, 1.0, 0.0]
-    assert "text" not in frame
-
-
-def test_a_validation_that_a_resumed_run_repeats_counts_once(folder: RunFolder, tmp_path: Path) -> None:
-    (folder.rollouts / "1.jsonl").write_bytes(episode(2, "validation", "a") + episode(2, "validation", "b"))
-    (folder.rollouts / "2.jsonl").write_bytes(episode(2, "validation", "a") + episode(2, "validation", "b"))
-    assert len(rl_run.collect_rollouts(folder, tmp_path / "out")) == 2
 
 
 def test_kept_checkpoint_is_the_actors_weights_alone(folder: RunFolder, tmp_path: Path) -> None:
@@ -82,6 +65,10 @@ def test_kept_checkpoint_is_the_actors_weights_alone(folder: RunFolder, tmp_path
     assert actor.exists()
 
 
+def trajectory() -> Trajectory:
+    return Trajectory("q", "search", "made", "Who?", ["a"], 1, [1])
+
+
 class Verl:
     """Stands where verl's process stands: sees the command, writes steps, may fail the sanity check."""
 
@@ -92,6 +79,8 @@ class Verl:
     def __call__(self, command, *, log, timeout, environment, on_poll) -> bool:
         self.calls.append((command, timeout, environment))
         for step in self.steps:
+            split = "train" if step else "validation"
+            append(self.folder.rollouts, trajectory(), step=step, split=split, sample=0)
             with self.folder.live_steps.open("ab") as file:
                 file.write(json.dumps({"step": step, "data": {"critic/score/mean": 0.5}}).encode() + b"\n")
         if self.verdict:
@@ -105,6 +94,12 @@ def train(folder: RunFolder, defaults, validation: Path, verl: Verl, monkeypatch
     monkeypatch.setattr(rl_run, "run_supervised", verl)
     monkeypatch.setattr(rl_run, "engine_environment", dict)
     seen: list[int] = []
+
+    def on_step(step: int, metrics: dict[str, float]) -> None:
+        seen.append(step)
+        # The step's rollouts are gathered, and their figures come with verl's.
+        assert metrics["episode/stop/end" if step else "val-episode/stop/end"] == 1.0
+
     sanity = rl_run.train(
         folder,
         rl=defaults.rl,
@@ -117,7 +112,7 @@ def train(folder: RunFolder, defaults, validation: Path, verl: Verl, monkeypatch
         seed=3,
         dtype="float32",
         say=lambda text: None,
-        on_step=lambda step, metrics: seen.append(step),
+        on_step=on_step,
     )
     return sanity, seen
 
@@ -137,9 +132,22 @@ def test_a_run_follows_every_step_and_keeps_them(folder, defaults, validation, m
 
 
 def test_a_failed_sanity_check_ends_the_run(folder, defaults, validation, monkeypatch) -> None:
-    verdict = {"passed": False, "tokens": 1, "max_logprob_diff": 1.0, "disagreements": 1}
-    with pytest.raises(CommandError, match="sanity check"):
-        train(folder, defaults, validation, Verl(folder, range(1), verdict), monkeypatch)
+    with pytest.raises(CommandError, match="(?s)sanity check before the first step.*'Rove'.*What it looks like"):
+        train(folder, defaults, validation, Verl(folder, range(1), VERDICT), monkeypatch)
+
+
+def test_a_run_that_verl_ends_itself_after_a_failed_check_shows_the_report_too(
+    folder, defaults, validation, monkeypatch
+) -> None:
+    class Ends(Verl):
+        def __call__(self, *args, on_poll, **kwargs) -> bool:
+            super().__call__(*args, on_poll=lambda: False, **kwargs)
+            raise CommandError("exited with status 1")
+
+    with pytest.raises(CommandError, match="(?s)sanity check before the first step.*'Rove'"):
+        train(folder, defaults, validation, Ends(folder, range(1), VERDICT), monkeypatch)
+    with pytest.raises(CommandError, match="status 1"):
+        train(folder, defaults, validation, Ends(folder, range(1)), monkeypatch)
 
 
 def test_a_new_run_forgets_old_verdicts_and_a_resumed_one_keeps_them(folder, defaults, validation, monkeypatch) -> None:

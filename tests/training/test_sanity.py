@@ -79,7 +79,7 @@ def test_verdicts_are_files_and_training_waits_for_all_of_them(model: Path, gree
     check.require_passed()
     summary = check.summary()
     assert (summary["episodes"], summary["tokens"], summary["passed"]) == (2, 16, True)
-    assert sorted(path.name for path in (tmp_path / "sanity").iterdir()) == ["0.json", "1.json"]
+    assert sorted(path.name for path in (tmp_path / "sanity").iterdir()) == ["00000.json", "00001.json"]
 
 
 def test_one_bad_episode_stops_training(model: Path, greedy: Trajectory, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_one_bad_episode_stops_training(model: Path, greedy: Trajectory, tmp_pat
 def test_nan_never_passes(model: Path, greedy: Trajectory, tmp_path: Path) -> None:
     check = SanityCheck(str(model), str(tmp_path), 1, 1e-3)
     check.check(0, changed(greedy, logprobs=[float("nan")] * 4))
-    assert json.loads((tmp_path / "0.json").read_text())["passed"] is False
+    assert json.loads((tmp_path / "00000.json").read_text())["passed"] is False
 
 
 @pytest.fixture(autouse=True)
