@@ -73,7 +73,7 @@ def _settings(folder: Path) -> Any:
 
 
 def _ingest(folder: Path) -> Callable[[], None]:
-    from tasks.agent import environments
+    from tasks.agent import environments, prompts
     from tasks.qa import gathering, mixing, rows
 
     settings = _settings(folder)
@@ -85,7 +85,8 @@ def _ingest(folder: Path) -> Callable[[], None]:
         mixing.check(gathered.table, gathered.passage_ids)
         mixed = mixing.mix(gathered.table, settings.ingest, settings.seed)
         environment = environments.create(settings.environment)
-        rows.write_splits(folder, gathered.table, mixed.splits, environment, settings.episode.prompt)
+        template = prompts.of_params(settings.episode, settings.tools)
+        rows.write_splits(folder, gathered.table, mixed.splits, environment, template)
 
     return run
 

@@ -25,7 +25,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.agent import environments
+from tasks.agent import environments, prompts
 from tasks.agent.demonstrations import SCHEMA, Collection, Demonstration, Drop, collect, demonstrate
 from tasks.agent.demonstrations.drawing import Questions, Ration
 from tasks.agent.demonstrations.held_out import FORMS, HeldOut
@@ -115,11 +115,12 @@ async def _collect(
     )
     own = Own()
     if wanted.files:
+        template = prompts.of_params(episode, stage.params.tools)
         own = await read_own(
             [SOURCES / name for name in wanted.files],
             max_faulty=wanted.max_faulty,
             held_out=held_out,
-            prompt=lambda question: environment.prompt(question, episode.prompt),
+            prompt=lambda question: environment.prompt(question, template),
             max_prompt_tokens=episode.max_prompt_tokens,
             setup=setup,
         )

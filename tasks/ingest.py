@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tasks.agent import environments
+from tasks.agent import environments, prompts
 from tasks.contract import Figures, Stage, main
 from tasks.errors import InputError
 from tasks.files import write_json
@@ -48,7 +48,8 @@ def run(stage: Stage) -> Figures:
                 f"there is no {split} question", where="ingest.sources", mend=f"name a source that brings some{share}"
             )
     environment = environments.create(stage.params.environment)
-    rows.write_splits(stage.out, table, mixed.splits, environment, stage.params.episode.prompt)
+    template = prompts.of_params(stage.params.episode, stage.params.tools)
+    rows.write_splits(stage.out, table, mixed.splits, environment, template)
     if environment.needs_retrieval and not len(gathered.passage_ids):
         stage.say(f"warning: environment {environment.name} searches, and there are no passages; name ingest.corpus")
     _log_sources(stage, gathered.manifest)

@@ -12,7 +12,7 @@ from itertools import islice
 
 import pandas as pd
 
-from tasks.agent import protocols
+from tasks.agent import prompts, protocols
 from tasks.contract import Figures, Stage, main
 from tasks.qa import practice
 
@@ -26,15 +26,16 @@ def run(stage: Stage) -> Figures:
     figures: Figures = {"source": settings.source}
     corpus = pd.read_parquet(stage.input("ingest", "corpus.parquet"))
     questions = pd.read_parquet(stage.input("ingest", "train.parquet"))
-    prompts = [message["content"] for prompt in questions["prompt"] for message in prompt]
+    said = [message["content"] for prompt in questions["prompt"] for message in prompt]
     if settings.source == "scratch":
         protocol, plan = protocols.create(episode.protocol, stage.params.tools.names), settings.pretraining
         names = practice.spare_names(set(corpus["title"]))
         written = practice.Practice(random.Random(f"{stage.params.seed}:practice"), names, protocol)
         sample = [text for kind in practice.TEXTS for text in islice(written.documents(kind), 2000)]
         # Of the practice text and the prompt's own words: there no name is frequent.
-        words = frequent_words([*sample, *[episode.prompt.replace("{question}", "")] * len(sample)])
-        texts = [*corpus["title"], *corpus["text"], *prompts, *sample]
+        asked = prompts.of_params(episode, stage.params.tools).words
+        words = frequent_words([*sample, *[asked] * len(sample)])
+        texts = [*corpus["title"], *corpus["text"], *said, *sample]
         tokenizer = train_tokenizer(texts, settings.architecture.vocabulary, protocol.tokens, words)
         positions = episode.max_prompt_tokens + episode.max_response_tokens
         policy = policies.from_scratch(settings.architecture, tokenizer, positions, stage.params.seed)
@@ -63,7 +64,7 @@ def run(stage: Stage) -> Figures:
         policy = policies.from_source(settings.source)
         stage.say(f"loaded from {settings.source}")
     figures["parameters"] = policies.save(
-        policy, stage.out / "model", settings.dtype, [*prompts[:200], *corpus["text"][:200]]
+        policy, stage.out / "model", settings.dtype, [*said[:200], *corpus["text"][:200]]
     )
     figures["vocabulary"] = len(policy[1])
     figures["dtype"] = settings.dtype

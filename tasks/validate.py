@@ -25,6 +25,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tasks import params as parameters
+from tasks.agent import prompts, protocols
+from tasks.agent.chat import Chat
+from tasks.agent.toolbox.base import tool_classes
 from tasks.contract import Figures, Stage, main
 from tasks.errors import InputError, exit_on_input_error
 from tasks.files import write_json
@@ -46,7 +49,7 @@ def run(stage: Stage) -> Figures:
     settings = replace(
         _settings(stage.params.validate, stage.say),
         stage=True,
-        measure=prompt_measure(model),
+        measure=prompt_measure(model, stage.params.episode, stage.params.tools),
         max_prompt_tokens=stage.params.episode.max_prompt_tokens,
         corpus=corpus,
     )
@@ -107,21 +110,27 @@ def _figures(outcomes: Sequence[Outcome]) -> Figures:
     }
 
 
-def prompt_measure(model: Path) -> Measure:
-    """What counts the tokens of prompts as an episode begins with them, many at once."""
+def prompt_measure(model: Path, episode: parameters.Episode, tools: parameters.Tools) -> Measure:
+    """What counts the tokens of prompts as an episode begins with them.
+
+    Raises:
+        InputError: neither the prompt nor the model's chat template says how to call the tools.
+    """
     # As every stage loads it: the class that the model's configuration asks for may split text in its own way.
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(model)
-
-    def measure(prompts: Sequence[Sequence[dict[str, str]]]) -> list[int]:
-        if not prompts:
-            return []
-        # The arguments of `tasks.agent.chat.Chat.prompt_ids`, for a batch.
-        found: list[list[int]] = tokenizer.apply_chat_template(
-            [list(prompt) for prompt in prompts], add_generation_prompt=True, tokenize=True, return_dict=False
+    protocol = protocols.create(episode.protocol, tools.names)
+    schemas = [tool.schema() for tool in tool_classes(tools.names).values()] if protocol.calls_tools_by_schema else []
+    chat = Chat(AutoTokenizer.from_pretrained(model), schemas)
+    if protocol.calls_tools_by_schema and not chat.shows_tools() and not prompts.holds(episode, prompts.TOOLS):
+        raise InputError(
+            f"protocol {protocol.name} calls tools, and neither the prompt nor the policy's chat template names them",
+            where="episode.prompt",
+            mend="put {tools} into it, or choose a model whose chat template shows tools",
         )
-        return [len(ids) for ids in found]
+
+    def measure(asked: Sequence[Sequence[dict[str, str]]]) -> list[int]:
+        return [len(chat.prompt_ids(prompt)) for prompt in asked]
 
     return measure
 

@@ -16,15 +16,16 @@ from tasks.agent.chat import Chat
 from tasks.errors import InputError
 
 ROOT = Path(__file__).parents[1]
+PLAIN = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 COUNTS = {"train": 100, "validation": 8, "test": 12}
 
 
-def make_policy(folder: Path) -> None:
+def make_policy(folder: Path, template: str = PLAIN) -> None:
     """A tokenizer that gives each word, and each mark, one token: `Question : Who employs Karo ?` is six."""
     tokenizer = Tokenizer(models.WordLevel({"?": 0}, unk_token="?"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="?")
-    fast.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="?", eos_token="?")
+    fast.chat_template = template
     fast.save_pretrained(folder)
 
 
@@ -55,9 +56,9 @@ def make_tables(question_row, write_corpus):
 def prepare(make_stage, make_tables):
     """The stage over such tables; `logged` gets the figures that the stage logs itself."""
 
-    def prepared(shuffle: bool, max_prompt_tokens: int, logged: list, **settings):
-        episode = {"prompt": "Question: {question}", "max_prompt_tokens": max_prompt_tokens}
-        stage = make_stage("validate", episode=episode, validate=settings)
+    def prepared(shuffle: bool, max_prompt_tokens: int, logged: list, episode: dict | None = None, **settings):
+        of_episode = {"prompt": "Question: {question}", "max_prompt_tokens": max_prompt_tokens, **(episode or {})}
+        stage = make_stage("validate", episode=of_episode, validate=settings)
         make_policy(Path("data/policy/model"))
         make_tables(Path("data/ingest"), shuffle)
         stage.track.log_figures = logged.append
@@ -119,25 +120,48 @@ def test_an_unknown_expectation_is_refused_with_the_parameters(make_stage):
         make_stage("validate", validate={"severity": {"oder": "warning"}})
 
 
-def test_prompts_are_measured_as_an_episode_begins_with_them(tmp_path, tokenizer):
+def test_prompts_are_measured_as_an_episode_begins_with_them(tmp_path, tokenizer, defaults):
     tokenizer.save_pretrained(tmp_path)
     prompts = [[{"role": "user", "content": text}] for text in ("Who?", "Who employs Karo? " * 40, "<think> é 東京")]
     loaded = AutoTokenizer.from_pretrained(tmp_path)
-    measure = validate.prompt_measure(tmp_path)
+    measure = validate.prompt_measure(tmp_path, defaults.episode, defaults.tools)
     assert measure(prompts) == [len(Chat(loaded).prompt_ids(prompt)) for prompt in prompts]
     assert measure([]) == []
 
 
-def test_prompts_are_measured_with_the_tokenizer_that_the_other_stages_get(tmp_path):
+def test_prompts_are_measured_with_the_tokenizer_that_the_other_stages_get(tmp_path, defaults):
     make_policy(tmp_path)
     question = "Question: Who employs Karo?"
     prompts = [[{"role": "user", "content": question}]]
-    assert validate.prompt_measure(tmp_path)(prompts) == [6]
+    assert validate.prompt_measure(tmp_path, defaults.episode, defaults.tools)(prompts) == [6]
     # For this type transformers takes Qwen2's own tokenizer, whatever class was saved.
     (tmp_path / "config.json").write_text('{"model_type": "qwen2"}')
     tokens = AutoTokenizer.from_pretrained(tmp_path).encode(question)
     assert len(tokens) != 6
-    assert validate.prompt_measure(tmp_path)(prompts) == [len(tokens)]
+    assert validate.prompt_measure(tmp_path, defaults.episode, defaults.tools)(prompts) == [len(tokens)]
+
+
+SHOWS_TOOLS = (
+    "{% for tool in tools or [] %}{{ tool.function.name }} {{ tool.function.description }}\n{% endfor %}"
+    "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+)
+
+
+def test_the_tools_schemas_are_measured_with_the_prompt(tmp_path, defaults):
+    make_policy(tmp_path, SHOWS_TOOLS)
+    prompts = [[{"role": "user", "content": "Question: Who employs Karo?"}]]
+    hermes = defaults.episode.model_copy(update={"protocol": "hermes"})
+    assert validate.prompt_measure(tmp_path, defaults.episode, defaults.tools)(prompts) == [6]
+    # "search looks passages up": four words more.
+    assert validate.prompt_measure(tmp_path, hermes, defaults.tools)(prompts) == [10]
+
+
+def test_tools_that_neither_prompt_nor_template_names_are_refused(prepare):
+    stage = prepare(shuffle=True, max_prompt_tokens=60, logged=[], episode={"protocol": "hermes"})
+    with pytest.raises(InputError, match=r"^episode\.prompt: protocol hermes calls tools, and neither .*\{tools\}"):
+        validate.run(stage)
+    telling = {"protocol": "hermes", "prompt": "{tools} {question}"}
+    assert validate.run(prepare(shuffle=True, max_prompt_tokens=60, logged=[], episode=telling))["passed"]
 
 
 def test_empty_held_out_rows_are_refused(elsewhere, capsys):

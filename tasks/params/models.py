@@ -260,6 +260,9 @@ class Params(Section):
         prompt = self.episode.prompt
         if "{question}" not in (prompt if isinstance(prompt, str) else prompt.user):
             raise ValueError("episode.prompt: must hold {question}, or the policy would never see one")
+        said = prompt if isinstance(prompt, str) else prompt.system + prompt.user
+        if self.episode.example_answer is not None and "{example}" not in said:
+            raise ValueError("episode.example_answer: is shown nowhere, since episode.prompt does not hold {example}")
         shape = self.policy.architecture
         if shape.hidden_size % (2 * shape.heads) or shape.heads % shape.kv_heads:
             raise ValueError("policy.architecture: heads must divide hidden_size evenly, and kv_heads the heads")

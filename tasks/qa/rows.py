@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks.agent.environments import Environment
+from tasks.agent.prompts import Template
 from tasks.errors import InputError
 from tasks.qa.records import Passage, Split
 from tasks.qa.table import ROWS, rows_of
@@ -51,7 +52,7 @@ def schema(ground_truth: pa.DataType) -> pa.Schema:
 
 
 def write_splits(
-    folder: Path, table: pa.Table, splits: Mapping[Split, np.ndarray], environment: Environment, template: str
+    folder: Path, table: pa.Table, splits: Mapping[Split, np.ndarray], environment: Environment, template: Template
 ) -> None:
     """Write `SPLIT.parquet` for every split, all with the same columns, an empty one too.
 
@@ -60,7 +61,7 @@ def write_splits(
         table: questions, columns as in `tasks.qa.table.SCHEMA`.
         splits: row numbers of the table for each split, in their order.
         environment: what makes the prompts and the ground truths.
-        template: `episode.prompt`.
+        template: the prompt without its question.
     """
     first = table.slice(0, 1).to_pylist()
     columns = schema(pa.array([environment.ground_truth(one) for one in first]).type)
@@ -71,7 +72,7 @@ def write_splits(
 
 
 def _rows(
-    part: pa.Table, first: int, split: Split, environment: Environment, template: str, columns: pa.Schema
+    part: pa.Table, first: int, split: Split, environment: Environment, template: Template, columns: pa.Schema
 ) -> pa.Table:
     """Rows of the data contract; `first` is the position in the split of the first of them.
 

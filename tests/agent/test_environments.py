@@ -1,6 +1,7 @@
 import pytest
 
 from tasks.agent import environments
+from tasks.agent.prompts import Template
 from tasks.agent.trajectory import Trajectory
 from tasks.errors import InputError
 from tasks.params import Environment
@@ -59,7 +60,7 @@ def test_wrong_section_is_refused(values, words) -> None:
 
 def test_prompt_takes_any_question_as_it_is() -> None:
     environment = environments.create(section())
-    messages = environment.prompt(" What is {x}? ", "Answer.\n{question}")
+    messages = environment.prompt(" What is {x}? ", Template((("user", ("Answer.\n", "")),)))
     assert messages == [{"role": "user", "content": "Answer.\nWhat is {x}?"}]
 
 

@@ -6,12 +6,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks.agent.environments.search.environment import Environment, SearchParams
+from tasks.agent.prompts import Template
 from tasks.errors import InputError
 from tasks.qa.records import Passage, Question
 from tasks.qa.rows import CorpusWriter, write_splits
 from tasks.qa.table import ROWS
 
-TEMPLATE = "Answer.\n\nQuestion: {question}"
+TEMPLATE = Template((("user", ("Answer.\n\nQuestion: ", "")),))
 QUESTION = Question("q1", "world-one-hop", "Who employs Karo?", ("Dunel", "the Dunel"), 1, ("Karo",), ("p1",), "x")
 NO_GOLD = Question("q2", "nq", "Who?", ("Karo",), 1, (), (), "x")
 SEARCH = Environment(SearchParams(reward={"em": {"weight": 1.0}, "format": {"weight": 0.1}}))

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from tasks.errors import InputError
 
 if TYPE_CHECKING:
+    from tasks.agent.prompts import Template
     from tasks.agent.trajectory import Trajectory
 
 
@@ -32,7 +33,7 @@ class Environment(Interface):
     needs_retrieval: bool
     Params: type[BaseModel]
 
-    def prompt(self, question: str, template: str) -> list[dict[str, str]]:
+    def prompt(self, question: str, template: Template) -> list[dict[str, str]]:
         """Chat messages that pose a question."""
         ...
 

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import difflib
 import importlib
+import inspect
 import json
 import pkgutil
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+
+from tasks.errors import InputError
 
 # Why a call brought no result; counted in the trajectory, and named to the policy in the system's own words.
 Failure = Literal["unknown", "arguments", "timeout", "raised", "state", "result", "worker", "surplus"]
@@ -136,9 +140,10 @@ class Tool:
     def __init__(self, context: Context) -> None:
         """Open what the tool needs; once a process."""
 
-    def usage(self) -> str:
+    @classmethod
+    def usage(cls) -> str:
         """How a turn asks for it, for the prompt's `{tools}`; in words of the tag protocols."""
-        return f"<{self.name}> ... </{self.name}>: {self.description}"
+        return f"<{cls.name}> ... </{cls.name}>: {cls.description}"
 
     def parse(self, text: str) -> Mapping[str, Any] | None:
         """Arguments out of what stands between the tags; None when it makes no sense.
@@ -183,9 +188,10 @@ class Tool:
     def release(self, state: State) -> None:
         """The trajectory has ended: close what its state holds. Nothing by default."""
 
-    def schema(self) -> dict[str, Any]:
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
         """The tool as OpenAI's function schema, as chat templates and verl's BaseTool take it."""
-        parameters = self.Arguments.model_json_schema()
+        parameters = cls.Arguments.model_json_schema()
         properties = {
             name: {key: value for key, value in of.items() if key != "title"}
             for name, of in parameters.get("properties", {}).items()
@@ -193,8 +199,8 @@ class Tool:
         return {
             "type": "function",
             "function": {
-                "name": self.name,
-                "description": self.description,
+                "name": cls.name,
+                "description": cls.description,
                 "parameters": {
                     "type": "object",
                     "properties": properties,
@@ -219,11 +225,14 @@ def register(tool: type[Tool]) -> type[Tool]:
     """Class decorator: make a tool known by its `name`.
 
     Raises:
-        ValueError: another class has that name, or the name can be no tag.
+        ValueError: another class has that name, the name can be no tag, or its usage needs an object.
     """
     name = tool.name
     if not name.isidentifier() or name in {"think", "information", "answer", "fact", "tool_call", "tool_response"}:
         raise ValueError(f"{name!r} cannot be a tool's name: it must be an identifier, and no tag of a protocol")
+    if not inspect.ismethod(tool.usage):
+        # Prompts are written before any tool is opened.
+        raise ValueError(f"tool {name!r}: usage must be a classmethod")
     known = _tools.get(name)
     if known is not None and (known.__module__, known.__qualname__) != (tool.__module__, tool.__qualname__):
         raise ValueError(f"two tools are called {name!r}: {known.__module__} and {tool.__module__}")
@@ -237,3 +246,18 @@ def known_tools() -> dict[str, type[Tool]]:
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")
     return dict(sorted(_tools.items()))
+
+
+def tool_classes(names: Sequence[str]) -> dict[str, type[Tool]]:
+    """The tools of these names, in their order.
+
+    Raises:
+        InputError: there is no such tool.
+    """
+    known = known_tools()
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"tools are: {', '.join(known)}"
+            raise InputError(f"tools.names: no tool {name!r}", mend=hint)
+    return {name: known[name] for name in names}

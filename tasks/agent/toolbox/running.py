@@ -7,7 +7,6 @@ can end, is left behind and ends with the process. A tool that must not outlive 
 from __future__ import annotations
 
 import asyncio
-import difflib
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,10 +25,9 @@ from tasks.agent.toolbox.base import (
     Result,
     State,
     Tool,
-    known_tools,
+    tool_classes,
 )
 from tasks.agent.toolbox.bounded import bounded
-from tasks.errors import InputError
 
 if TYPE_CHECKING:
     from tasks.agent.protocols.base import Call
@@ -82,13 +80,7 @@ def build(names: Sequence[str], context: Context) -> dict[str, Tool]:
     Raises:
         InputError: there is no such tool.
     """
-    known = known_tools()
-    for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"tools are: {', '.join(known)}"
-            raise InputError(f"tools.names: no tool {name!r}", mend=hint)
-    return {name: known[name](context) for name in names}
+    return {name: tool(context) for name, tool in tool_classes(names).items()}
 
 
 class Toolbox:

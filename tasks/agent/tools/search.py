@@ -31,7 +31,8 @@ class Search(Tool):
             raise InputError("the tool search needs an index", where="tools.names", mend="leave it out")
         self._retriever, self._topk = load(context.index, context.retrieval), context.retrieval.topk
 
-    def usage(self) -> str:
+    @classmethod
+    def usage(cls) -> str:
         return "<search> query </search> looks passages up; they come back inside <information> </information>."
 
     def call(self, arguments: Query, state: State) -> Result:

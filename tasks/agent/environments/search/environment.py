@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tasks.agent import rewards
 from tasks.agent.trajectory import Trajectory
 from tasks.sections import Section
+
+if TYPE_CHECKING:
+    from tasks.agent.prompts import Template
 
 
 class SearchParams(Section):
@@ -25,8 +28,8 @@ class Environment:
     def __init__(self, params: SearchParams) -> None:
         self.params = params
 
-    def prompt(self, question: str, template: str) -> list[dict[str, str]]:
-        return [{"role": "user", "content": template.replace("{question}", question.strip())}]
+    def prompt(self, question: str, template: Template) -> list[dict[str, str]]:
+        return template.messages(question)
 
     def ground_truth(self, question: dict[str, Any]) -> dict[str, list[str]]:
         return {"target": list(question["golden_answers"])}
