@@ -137,7 +137,7 @@ async def run_episode(row: dict[str, Any], *, generate: Generator, setup: Setup,
     setup.environment.score(trajectory, row)
     if trajectory.stop_reason == "deadline":
         trajectory.reward = setup.budget.fallback_reward
-        trajectory.reward_parts = {"fallback": trajectory.reward}
+        trajectory.reward_parts = {**dict.fromkeys(trajectory.reward_parts, 0.0), "fallback": trajectory.reward}
     return trajectory
 
 

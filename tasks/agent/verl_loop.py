@@ -173,7 +173,8 @@ class ForagerAgentLoop(AgentLoopBase):
                     "f1": trajectory.f1,
                     "format_valid": float(trajectory.format_valid),
                     "searches": float(len(trajectory.queries)),
-                    **{f"part_{name}": value for name, value in trajectory.reward_parts.items()},
+                    # verl asks every episode for the names that its first one has (agent_loop.py:1109).
+                    **{f"part_{name}": value for name, value in {"fallback": 0.0, **trajectory.reward_parts}.items()},
                 },
             },
         )

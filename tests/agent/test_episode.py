@@ -13,7 +13,7 @@ from tasks.agent import environments
 from tasks.agent.chat import Chat
 from tasks.agent.episode import Budget, Generation, Setup, run_episode
 from tasks.agent.protocols import Call, SearchR1
-from tasks.agent.toolbox import Limits, Passage, Result, Toolbox
+from tasks.agent.toolbox import Passage, Result
 from tasks.agent.trajectory import Trajectory
 
 PROTOCOL = SearchR1()
@@ -298,7 +298,7 @@ def test_a_straggler_is_cut_at_its_deadline_and_gets_the_fallback_reward(play, t
     budget = replace(BUDGET, deadline_seconds=0.2, fallback_reward=-0.5)
     trajectory = play(Hangs(tokenizer), budget)
     assert (trajectory.stop_reason, trajectory.reward) == ("deadline", -0.5)
-    assert trajectory.reward_parts == {"fallback": -0.5}
+    assert trajectory.reward_parts == {"em": 0.0, "format": 0.0, "fallback": -0.5}
     assert kinds(trajectory) == ["generated", "observation"] and trajectory.success == 0.0
 
 

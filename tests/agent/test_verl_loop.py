@@ -109,5 +109,7 @@ def test_a_straggler_that_said_nothing_still_gives_verl_a_token_for_its_reward(p
         [0],
         [0.0],
     )
+    names = output.extra_fields["reward_extra_info"].keys()
+    assert names == play()[0].extra_fields["reward_extra_info"].keys() >= {"part_em", "part_fallback"}
     assert output.reward_score == -1.0 and output.as_dict()["rm_scores"].tolist() == [-1.0]
     assert (record["stop_reason"], record["response_ids"], record["no_loss"]) == ("deadline", [], True)
