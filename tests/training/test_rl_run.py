@@ -132,7 +132,7 @@ def test_a_run_follows_every_step_and_keeps_them(folder, defaults, validation, m
 
 
 def test_a_failed_sanity_check_ends_the_run(folder, defaults, validation, monkeypatch) -> None:
-    with pytest.raises(CommandError, match="(?s)sanity check before the first step.*'Rove'.*What it looks like"):
+    with pytest.raises(CommandError, match=r"(?s)sanity check before the first step.*'Rove'.*What it looks like"):
         train(folder, defaults, validation, Verl(folder, range(1), VERDICT), monkeypatch)
 
 
@@ -144,7 +144,7 @@ def test_a_run_that_verl_ends_itself_after_a_failed_check_shows_the_report_too(
             super().__call__(*args, on_poll=lambda: False, **kwargs)
             raise CommandError("exited with status 1")
 
-    with pytest.raises(CommandError, match="(?s)sanity check before the first step.*'Rove'"):
+    with pytest.raises(CommandError, match=r"(?s)sanity check before the first step.*'Rove'"):
         train(folder, defaults, validation, Ends(folder, range(1), VERDICT), monkeypatch)
     with pytest.raises(CommandError, match="status 1"):
         train(folder, defaults, validation, Ends(folder, range(1)), monkeypatch)

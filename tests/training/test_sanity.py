@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tasks.agent.trajectory import Segment, Trajectory
 from tasks.training import sanity
@@ -47,6 +47,7 @@ def test_right_episode_agrees(model: Path, greedy: Trajectory) -> None:
     assert verdict["tokens"] == 8  # the observation's three are not compared
     assert verdict["max_logprob_diff"] < 1e-5
     assert verdict["disagreements"] == 0
+    assert verdict["first"] is None
 
 
 def test_wrong_logprob_is_seen(model: Path, greedy: Trajectory) -> None:
@@ -101,3 +102,44 @@ def test_nan_never_passes(model: Path, greedy: Trajectory, tmp_path: Path) -> No
 def _no_model_of_another_test():
     sanity._model.cache_clear()
     sanity._require_passed.cache_clear()
+
+
+def test_the_first_disagreement_says_where_and_who_says_what(model: Path, greedy: Trajectory) -> None:
+    """The second turn's third token is another than the model's choice: positions 0 to 3, 4 to 6 shown, 7 to 10."""
+    last = greedy.segments[2]
+    wrong = (last.token_ids[2] + 1) % 400
+    segments = [*greedy.segments[:2], replace(last, token_ids=[*last.token_ids[:2], wrong, last.token_ids[3]])]
+    first = compare_with_transformers(str(model), replace(greedy, segments=segments), 1e-3)["first"]
+    assert (first["position"], first["turn"], first["position_in_turn"]) == (9, 2, 2)
+    assert first["token"]["id"] == wrong and first["choice"]["id"] == last.token_ids[2]
+    assert first["engine_logprob"] == last.logprobs[2]
+    assert first["choice_logprob"] == pytest.approx(last.logprobs[2], abs=1e-5)
+    assert first["transformers_logprob"] < first["choice_logprob"]
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    before = [*greedy.prompt_ids, *greedy.response_ids[:9]]
+    assert first["context"] == tokenizer.decode(before)
+    assert first["token"]["text"] == tokenizer.decode([wrong])
+    assert (first["question"], first["vocabulary"]) == ("Who?", len(tokenizer))
+
+
+def test_a_logprob_that_differs_is_a_disagreement_at_the_same_choice(model: Path, greedy: Trajectory) -> None:
+    logprobs = greedy.segments[0].logprobs
+    for off in (0.25, float("nan")):
+        altered = changed(greedy, logprobs=[*logprobs[:2], logprobs[2] + off, logprobs[3]])
+        first = compare_with_transformers(str(model), altered, 1e-3)["first"]
+        assert (first["position"], first["turn"], first["position_in_turn"]) == (2, 1, 2)
+        assert first["choice"] == first["token"]
+
+
+def test_an_episode_in_which_nothing_was_generated_agrees(model: Path, greedy: Trajectory) -> None:
+    for segments in ([], greedy.segments[1:2]):
+        verdict = compare_with_transformers(str(model), replace(greedy, segments=segments), 1e-3)
+        assert verdict == {"tokens": 0, "max_logprob_diff": 0.0, "disagreements": 0, "first": None}
+
+
+def test_verdicts_come_in_the_order_of_the_episodes(model: Path, greedy: Trajectory, tmp_path: Path) -> None:
+    check = SanityCheck(str(model), str(tmp_path), 11, 1e-3)
+    empty = replace(greedy, segments=[])
+    for index in range(11):
+        check.check(index, greedy if index == 10 else empty)
+    assert [verdict["tokens"] for verdict in check.verdicts()] == [0] * 10 + [8]
