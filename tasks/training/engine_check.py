@@ -22,18 +22,30 @@ from tasks.training.sanity import SanityCheck
 from tasks.training.sanity_report import report
 
 
-def require_model(model: Path) -> None:
+def require_model(model: Path, tokens: int) -> None:
     """Refuse a folder that holds no model to play with.
 
+    Args:
+        model: the folder.
+        tokens: of the longest episode.
+
     Raises:
-        InputError: there is no configuration with a dtype, no weights, no tokenizer or no chat template.
+        InputError: there is no configuration with a dtype, no weights, no tokenizer or no chat template, or the
+            model's context is shorter than an episode.
     """
     mend = "name a folder such as data/sft/model, or bring a model in by policy.source"
     config = model / "config.json"
     if not config.is_file() or not list(model.glob("*.safetensors")):
         raise InputError("no model in Hugging Face's form: config.json and *.safetensors", where=str(model), mend=mend)
-    if "dtype" not in json.loads(config.read_text(encoding="utf-8")):
+    content = json.loads(config.read_text(encoding="utf-8"))
+    if "dtype" not in content:
         raise InputError("does not name the weights' dtype", where=str(config), mend=mend)
+    if content.get("max_position_embeddings", tokens) < tokens:
+        raise InputError(
+            f"max_position_embeddings {content['max_position_embeddings']} is less than an episode's {tokens} tokens",
+            where=str(config),
+            mend="lower episode.max_response_tokens or episode.max_prompt_tokens",
+        )
     if not (model / "tokenizer_config.json").is_file():
         raise InputError("no tokenizer beside the weights", where=str(model), mend=mend)
     from transformers import AutoTokenizer
@@ -62,7 +74,7 @@ def check_engine(
     Raises:
         InputError: there is no such model, or it does not fit the questions.
     """
-    require_model(model)
+    require_model(model, params.episode.max_prompt_tokens + params.episode.max_response_tokens)
     from tasks.evaluation.vllm_engine import Engine
 
     rows = pd.read_parquet(validation).head(episodes).to_dict("records")

@@ -24,7 +24,12 @@ def model(make_model) -> Path:
 
 
 def test_a_model_is_accepted(model: Path) -> None:
-    require_model(model)
+    require_model(model, 256)
+
+
+def test_a_context_shorter_than_an_episode_is_refused(model: Path) -> None:
+    with pytest.raises(InputError, match="256 is less than an episode's 257 tokens; lower episode.max_response_tokens"):
+        require_model(model, 257)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +44,7 @@ def test_a_folder_without_a_part_of_a_model_is_refused(model: Path, tmp_path: Pa
     shutil.copytree(model, tmp_path / "model")
     (tmp_path / "model" / missing).unlink()
     with pytest.raises(InputError, match=message):
-        require_model(tmp_path / "model")
+        require_model(tmp_path / "model", 256)
 
 
 def test_weights_without_a_dtype_and_a_tokenizer_without_a_template_are_refused(model: Path, tmp_path: Path) -> None:
@@ -56,7 +61,7 @@ def test_weights_without_a_dtype_and_a_tokenizer_without_a_template_are_refused(
         content.pop(key, None)
         (copy / name).write_text(json.dumps(content))
         with pytest.raises(InputError, match=message):
-            require_model(copy)
+            require_model(copy, 256)
 
 
 def command(
@@ -117,6 +122,8 @@ if __name__ == "__main__":
 def test_command_agrees_with_itself_and_reports_other_weights(
     workspace: Path, make_model, question_row, write_corpus
 ) -> None:
+    profile = workspace / "params" / "tiny.yaml"
+    profile.write_text(profile.read_text().replace("max_response_tokens: 256", "max_response_tokens: 192"))
     _resolve(workspace)
     shutil.copytree(make_model(seed=1), workspace / "data/sft/model")
     rows = [question_row(f"Where was {n} born?", ["Rove"], ["Kashi"], ["p"], id=n) for n in ("Kashi", "Lomo", "Bedu")]
