@@ -22,18 +22,20 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tasks.agent import environments, prompts
-from tasks.agent.demonstrations import SCHEMA, Collection, Demonstration, Drop, collect, demonstrate
+from tasks.agent.demonstrations import Collection, Demonstration, Drop, collect, demonstrate, table
 from tasks.agent.demonstrations.drawing import Questions, Ration
 from tasks.agent.demonstrations.held_out import FORMS, HeldOut
 from tasks.agent.demonstrations.own import Own, read_own
 from tasks.agent.demonstrations.own_rows import brief
+from tasks.agent.episode import Setup
 from tasks.agent.setup import open_setup
+from tasks.agent.toolbox.serving import serving
 from tasks.contract import Figures, Stage, main
 from tasks.errors import InputError
+from tasks.params import Tools
 from tasks.qa import near
 
 SOURCES = Path("data/sources")  # where demos.files start; DVC watches this folder for the stage
@@ -48,7 +50,11 @@ def run(stage: Stage) -> Figures:
     questions = Questions.read(rows)
     ration = Ration(questions, stage.params.demos.rl_share)
     held_out = HeldOut.read([stage.input("ingest", f"{split}.parquet") for split in ("validation", "test")])
-    own, collection = asyncio.run(_collect(stage, questions, ration, environment, held_out))
+    params, index = stage.params, stage.input("index")
+    with serving(params.tools, episode=params.episode, retrieval=params.retrieval, index=index, say=stage.say) as tools:
+        setup = _open(stage, tools)
+        own, collection = asyncio.run(_collect(stage, questions, ration, setup, held_out))
+        schemas = setup.tools.schemas if setup.protocol.calls_tools_by_schema else []
     placed = own.taken + [(f"{rows}, row {questions.first_row_of(one.question)}", one) for one in collection.made]
     leaked = _check_held_out(stage, placed, held_out)
     made = [demonstration for _, demonstration in placed]
@@ -56,8 +62,8 @@ def run(stage: Stage) -> Figures:
     random.Random(stage.params.seed).shuffle(made)
     # Too few to fill a batch would leave SFT without an evaluation loss: these come first, up to half.
     held_back = min(stage.params.demos.validation, len(made) // 2)
-    _write(stage.out / "train.parquet", made[held_back:])
-    _write(stage.out / "validation.parquet", made[:held_back])
+    pq.write_table(table(made[held_back:], schemas), stage.out / "train.parquet")
+    pq.write_table(table(made[:held_back], schemas), stage.out / "validation.parquet")
     left = questions.write_left(ration.used, stage.out / "rl_train.parquet")
     if not left:
         raise InputError(
@@ -98,21 +104,27 @@ def _none(stage: Stage, rows: Path, environment: str) -> Figures:
     return {"n": 0, "validation": 0, "rl_rows": kept, "answer_in_context": None, "dropped": {}}
 
 
-async def _collect(
-    stage: Stage, questions: Questions, ration: Ration, environment: environments.Environment, held_out: HeldOut
-) -> tuple[Own, Collection]:
-    """The user's demonstrations, and those that are made to reach the number asked for."""
+def _open(stage: Stage, tools: Tools) -> Setup:
+    """What an episode is played with; its tools must search, since demonstrations do."""
     from transformers import AutoTokenizer
 
-    episode, wanted, seed = stage.params.episode, stage.params.demos, stage.params.seed
-    setup = open_setup(
+    if "search" not in tools.names:
+        raise InputError("demonstrations search, and there is no tool search", where="tools.names", mend="name it")
+    return open_setup(
         environment=stage.params.environment,
-        episode=episode,
-        tools=stage.params.tools,
+        episode=stage.params.episode,
+        tools=tools,
         retrieval=stage.params.retrieval,
         index=stage.input("index"),
         tokenizer=AutoTokenizer.from_pretrained(stage.input("policy", "model")),
     )
+
+
+async def _collect(
+    stage: Stage, questions: Questions, ration: Ration, setup: Setup, held_out: HeldOut
+) -> tuple[Own, Collection]:
+    """The user's demonstrations, and those that are made to reach the number asked for."""
+    episode, wanted, seed = stage.params.episode, stage.params.demos, stage.params.seed
     own = Own()
     if wanted.files:
         template = prompts.of_params(episode, stage.params.tools)
@@ -120,7 +132,7 @@ async def _collect(
             [SOURCES / name for name in wanted.files],
             max_faulty=wanted.max_faulty,
             held_out=held_out,
-            prompt=lambda question: environment.prompt(question, template),
+            prompt=lambda question: setup.environment.prompt(question, template),
             max_prompt_tokens=episode.max_prompt_tokens,
             setup=setup,
         )
@@ -209,11 +221,6 @@ def _say_figures(stage: Stage, figures: Figures) -> None:
         f"{figures['n']:,} to train on, {figures['validation']:,} held back, {figures['rl_rows']:,} rows left for RL; "
         f"by policy: {_listed(figures['by_policy'])}; by hops: {hops}; dropped: {_listed(figures['dropped'])}"
     )
-
-
-def _write(path: Path, demonstrations: list[Demonstration]) -> None:
-    rows = [demonstration.record() for demonstration in demonstrations]
-    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), path)
 
 
 if __name__ == "__main__":

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from verl.utils.dataset.multiturn_sft_dataset import MultiTurnSFTDataset, convert_nested_value_to_list_recursive
 
+from tasks.agent.chat import Chat
+
 
 def demonstration_ids(
-    tokenizer: Any, prompt: Sequence[dict[str, str]], segments: Sequence[dict[str, Any]]
+    tokenizer: Any,
+    prompt: Sequence[dict[str, str]],
+    segments: Sequence[dict[str, Any]],
+    schemas: Sequence[dict[str, Any]] = (),
 ) -> tuple[list[int], list[int]]:
     """Token ids and loss mask of a demonstration, both of shape (n,).
 
     Segments are encoded one by one, as an episode's turns and observations are, and never across a border.
     Prompt and observations have mask 0; generated segments and the end token have mask 1.
+
+    Args:
+        tokenizer: the policy's.
+        prompt: chat messages.
+        segments: `text` and `loss` of each.
+        schemas: the tools, where the protocol gives them to the chat template.
     """
-    ids = list(
-        tokenizer.apply_chat_template(list(prompt), add_generation_prompt=True, tokenize=True, return_dict=False)
-    )
+    ids = Chat(tokenizer, schemas).prompt_ids(prompt)
     mask = [0] * len(ids)
     for segment in segments:
         part = tokenizer.encode(segment["text"], add_special_tokens=False)
@@ -37,9 +47,11 @@ class DemonstrationDataset(MultiTurnSFTDataset):
     def _read_files_and_process(self) -> None:
         super()._read_files_and_process()
         self._segments = self.dataframe["segments"].apply(convert_nested_value_to_list_recursive).tolist()
+        # verl's own column; as JSON, since parquet would give every tool the arguments of all.
+        self._schemas = json.loads(self.tools[0]) if self.tools else []
 
     def __getitem__(self, item: int) -> dict[str, torch.Tensor]:
-        ids, mask = demonstration_ids(self.tokenizer, self.messages[item][:-1], self._segments[item])
+        ids, mask = demonstration_ids(self.tokenizer, self.messages[item][:-1], self._segments[item], self._schemas)
         if len(ids) > self.max_length:
             raise ValueError(f"demonstration {item} has {len(ids)} tokens, more than {self.max_length}")
         return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -41,6 +42,18 @@ SCHEMA = pa.schema(
         ("segments", pa.list_(pa.struct([("text", pa.string()), ("loss", pa.bool_()), ("kind", pa.string())]))),
     ]
 )
+
+
+def table(demonstrations: Sequence[Demonstration], schemas: Sequence[dict[str, Any]]) -> pa.Table:
+    """Demonstrations as rows of `SCHEMA`.
+
+    Args:
+        schemas: the tools, where the protocol gives them to the chat template: the same column `tools` in every row.
+    """
+    rows = pa.Table.from_pylist([demonstration.record() for demonstration in demonstrations], schema=SCHEMA)
+    if not schemas:
+        return rows
+    return rows.append_column("tools", pa.array([json.dumps(list(schemas))] * len(rows), pa.string()))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tasks.agent.demonstrations.facts import Notes
 from tasks.agent.demonstrations.form import Demonstration, Drop, fits, found_answer, is_yes_no
 from tasks.agent.demonstrations.queries import NO_QUERY, Policy, queries
 from tasks.agent.demonstrations.script import Script
@@ -65,21 +66,25 @@ async def _demonstrate(
     if len(asked) + 1 > setup.budget.max_turns:
         return "too_many_turns"
     give_up = give_up and len(asked) > 1
+    notes, noted = Notes(protocol, info), ""
+    searched = asked[:1] if give_up else asked
     async with Script(setup) as script:
-        for number, query in enumerate(map(protocol.neutralise, asked[:1] if give_up else asked)):
-            turn = _search(protocol, query, f"{'Next' if number else 'First'} I look up {query}.", think)
+        for number, query in enumerate(map(protocol.neutralise, searched)):
+            turn = _search(protocol, query, noted, f"{'Next' if number else 'First'} I look up {query}.", think)
             if turn is None:
                 return "not_in_form"
             if not await script.call(*turn):
                 return "search_failed"
+            noted = notes.take(script, [*searched[number + 1 : number + 2], *golden])
     if policy == "titles" and not _found_gold(info, script.passages, all_of_it=not give_up):
         return "gold_passage_not_found"
     answer = found_answer("\n".join(script.shown), golden)
     closing = UNKNOWN if give_up else golden[0] if answer is None else answer
-    last = _answer(protocol, closing, "I give up." if give_up else "Now I can answer.", think)
+    sources = [] if give_up else notes.sources
+    last = _answer(protocol, closing, sources, "I give up." if give_up else "Now I can answer.", think)
     if last is None:
         return "not_in_form"
-    script.answer(last)
+    script.answer(noted + last)
     if not fits(setup.chat.tokenizer, script.segments, setup.budget):
         return "too_long"
     if answer is None and not give_up and not (policy == "titles" and is_yes_no(golden)):
@@ -108,17 +113,17 @@ def _found_gold(info: dict[str, Any], passages: Iterable[Passage], *, all_of_it:
     return found >= wanted if all_of_it else bool(found & wanted)
 
 
-def _search(protocol: Protocol, query: str, thought: str, think: bool) -> tuple[str, Sequence[Call]] | None:
+def _search(protocol: Protocol, query: str, noted: str, thought: str, think: bool) -> tuple[str, Sequence[Call]] | None:
     """A turn that searches and its call, or None where the protocol reads something else: a tag, or nothing."""
-    text = protocol.search(query, thought if think else None)
+    text = noted + protocol.search(query, thought if think else None)
     action = protocol.action(text)
     asked = [(call.tool, call.text if call.arguments is None else call.arguments.get("query")) for call in action.calls]
     return (text, action.calls) if asked == [("search", query.strip())] else None
 
 
-def _answer(protocol: Protocol, content: str, thought: str, think: bool) -> str | None:
+def _answer(protocol: Protocol, content: str, sources: Sequence[int], thought: str, think: bool) -> str | None:
     """A turn that answers, or None where the protocol would read it as something else."""
-    text = protocol.answer(content, thought if think else None)
+    text = protocol.answer(content, thought if think else None, sources)
     action = protocol.action(text)
     return text if (action.kind, protocol.citations(action.text)[0]) == ("answer", content.strip()) else None
 

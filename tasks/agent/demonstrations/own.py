@@ -82,7 +82,7 @@ async def read_own(
         InputError: a file is missing or empty, more rows are faulty than may be, of which it names the first, or
             the protocol is another than theirs.
     """
-    if not isinstance(setup.protocol, SearchR1):
+    if not isinstance(setup.protocol, SearchR1) or setup.protocol.name != SearchR1.name:
         raise InputError(
             f"demonstrations of your own are in the form of search-r1, and episode.protocol is {setup.protocol.name}",
             where="demos.files",

@@ -20,6 +20,7 @@ class Script:
         segments: the demonstration so far.
         shown: the bodies of what was shown, as they were cut.
         passages: what the tools found, in the order in which it was shown.
+        found: the last turn's part of it.
         numbers: number by passage id, of all passages shown.
     """
 
@@ -28,6 +29,7 @@ class Script:
         self.segments: list[Segment] = []
         self.shown: list[str] = []
         self.passages: list[Passage] = []
+        self.found: list[Passage] = []
         self.numbers: dict[str, int] = {}
 
     async def __aenter__(self) -> Script:
@@ -50,7 +52,8 @@ class Script:
         self.segments.append(Segment(f"{turn}{end}", True, "generated"))
         self._turns += 1
         results = await setup.tools.call(self._id, calls)
-        self.passages += [passage for result in results for passage in result.passages]
+        self.found = [passage for result in results for passage in result.passages]
+        self.passages += self.found
         forced = budget.force_answer and self._turns + 1 >= budget.max_turns
         self._show(protocol.show(results, self.numbers, protocol.last_turn if forced else ""))
         return all(result.failure is None for result in results)

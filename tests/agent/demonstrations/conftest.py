@@ -39,7 +39,7 @@ class Library:
 
     async def call(self, trajectory_id: str, calls: Sequence[Call]) -> list[Result]:
         self.open.add(trajectory_id)
-        return [self._search(call.text) for call in calls]
+        return [self._search(call.text or call.arguments["query"]) for call in calls]
 
     async def release(self, trajectory_id: str) -> None:
         self.open.discard(trajectory_id)
@@ -54,10 +54,10 @@ class Library:
 
 @pytest.fixture(scope="session")
 def make_setup() -> Callable[..., Setup]:
-    """What an episode is played with: a library of four passages, a tokenizer, the protocol; budgets by name."""
+    """What an episode is played with: a library, of four passages unless it is given some, budgets by name."""
 
-    def make(**budget: Any) -> Setup:
-        library = Library(
+    def make(*passages: Passage, **budget: Any) -> Setup:
+        standing = (
             Passage("1", "Ada", "Ada works for Firm."),
             Passage("2", "Firm", "Firm is based in the Big Town, by the sea."),
             Passage("3", "Tall", "word " * 100 + "Answer"),
@@ -65,7 +65,13 @@ def make_setup() -> Callable[..., Setup]:
         )
         limits = {"max_turns": 4, "max_response_tokens": 600, "max_turn_tokens": 100, "max_observation_tokens": 150}
         environment = Environment(SearchParams(reward={"em": {"weight": 1.0}, "format": {"weight": 0.1}}))
-        return Setup(SearchR1(), environment, library, Chat(Characters()), Budget(**{**limits, **budget}))
+        return Setup(
+            SearchR1(),
+            environment,
+            Library(*(passages or standing)),
+            Chat(Characters()),
+            Budget(**{**limits, **budget}),
+        )
 
     return make
 
