@@ -1,0 +1,295 @@
+"""The tool server as a child process: tools that misbehave, workers that die, and how it starts and ends."""
+
+import asyncio
+import re
+import signal
+import socket
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from tasks import params
+from tasks.agent.episode import Generation, run_episode
+from tasks.agent.protocols import Call
+from tasks.agent.setup import open_setup
+from tasks.agent.toolbox import Limits, Result
+from tasks.agent.toolbox.client import ToolClient
+from tasks.errors import InputError
+
+LIMITS = Limits(seconds=1.0, characters=2000, parallel=3)
+KINDS = ["process", "thread", pytest.param("ray", marks=pytest.mark.slow)]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def server(request: pytest.FixtureRequest, serve: Any) -> Iterator[Any]:
+    with serve("--worker", request.param, "--workers", "2") as started:
+        started.kind = request.param
+        yield started.ready()
+
+
+@pytest.fixture
+def client(server: Any) -> ToolClient:
+    return ToolClient(server.address, ["misbehave"], LIMITS)
+
+
+def ask(client: ToolClient, *texts: str, trajectory: str = "one") -> list[Result]:
+    return asyncio.run(client.call(trajectory, [Call("misbehave", text) for text in texts]))
+
+
+def metric(server: Any, name: str) -> float:
+    text = httpx.get(f"{server.address}/metrics").text
+    (value,) = re.findall(rf"^forager_tool_{re.escape(name)} (\S+)$", text, re.MULTILINE)
+    return float(value)
+
+
+def eventually(client: ToolClient, trajectory: str = "one") -> Result:
+    """A call that goes well, as soon as a lost worker's successor is there."""
+    deadline = time.monotonic() + 60
+    while True:
+        (result,) = ask(client, "fine", trajectory=trajectory)
+        if result.failure is None:
+            return result
+        assert time.monotonic() < deadline
+
+
+@pytest.mark.parametrize(("text", "failure"), [("hang", "timeout"), ("raise", "raised"), ("number", "result")])
+def test_a_broken_call_is_a_failure_in_time(server: Any, client: ToolClient, text: str, failure: str) -> None:
+    before, start = metric(server, f'failures_total{{kind="{failure}"}}'), time.perf_counter()
+    (result,) = ask(client, text)
+    assert (result.failure, result.text, result.passages) == (failure, "", ())
+    assert time.perf_counter() - start < 6
+    assert metric(server, f'failures_total{{kind="{failure}"}}') == before + 1
+    assert ask(client, "fine")[0].text.startswith("fine")
+
+
+def test_a_flood_is_cut_by_the_server_and_once_more_by_the_client(server: Any, client: ToolClient) -> None:
+    assert ask(client, "flood")[0].text == "x" * 2000
+    wide = ToolClient(server.address, ["misbehave"], Limits(seconds=1.0, characters=10**9))
+    assert ask(wide, "flood")[0].text == "x" * 65_536
+
+
+def test_another_trajectorys_state_is_out_of_reach(client: ToolClient) -> None:
+    # "a" and "c" have the same worker, or they could not even try.
+    assert {zlib.crc32(name.encode()) % 2 for name in ("a", "c")} == {1}
+    assert ask(client, "keep", trajectory="a")[0].text == "fine 1"
+    (result,) = ask(client, "leak", trajectory="c")
+    assert (result.failure, result.text) == ("state", "")
+
+
+def test_the_state_of_a_trajectory_lasts_until_its_end(server: Any, client: ToolClient) -> None:
+    before = metric(server, "trajectories")
+    assert [ask(client, "fine", trajectory="t")[0].text for _ in range(2)] == ["fine 1", "fine 2"]
+    assert ask(client, "fine", trajectory="u")[0].text == "fine 1"
+    assert metric(server, "trajectories") == before + 2
+    for name in ("t", "u", "t", "nobody"):
+        asyncio.run(client.release(name))
+    assert metric(server, "trajectories") == before
+    assert ask(client, "fine", trajectory="t")[0].text == "fine 1"
+
+
+def test_calls_of_a_turn_run_side_by_side_and_no_more_than_allowed(client: ToolClient) -> None:
+    results = ask(client, "hang", "raise", "fine", "surplus")
+    assert [one.failure for one in results] == ["timeout", "raised", None, "surplus"]
+
+
+def test_trajectories_run_side_by_side_in_a_worker(client: ToolClient) -> None:
+    async def many() -> list[list[Result]]:
+        return await asyncio.gather(*(client.call(f"n{n}", [Call("misbehave", "nap 0.5")]) for n in range(32)))
+
+    start = time.perf_counter()
+    results = asyncio.run(many())
+    assert all(one.failure is None for (one,) in results)
+    assert time.perf_counter() - start < 4  # 8 s, were each of 2 workers to take them in turn
+
+
+def test_requests_of_a_trajectory_go_to_one_worker(server: Any, client: ToolClient) -> None:
+    pids: dict[int, set[str]] = {0: set(), 1: set()}
+    for name in map(str, range(10)):
+        for _ in range(2):
+            pids[zlib.crc32(name.encode()) % 2].add(ask(client, "pid", trajectory=name)[0].text)
+    assert len(pids[0]) == len(pids[1]) == 1
+    assert (pids[0] != pids[1]) == (server.kind != "thread")  # whose one toolbox has all trajectories
+
+
+def test_a_process_that_ends_or_holds_the_gil_is_lost_and_the_next_call_finds_another(
+    server: Any, client: ToolClient
+) -> None:
+    if server.kind == "thread":
+        pytest.skip("a thread has no process of its own")
+    for text in ("exit", "gil 600"):
+        restarts, lost = metric(server, "worker_restarts_total"), metric(server, "trajectories_lost_total")
+        eventually(client)
+        start = time.perf_counter()
+        (result,) = ask(client, text)
+        assert (result.failure, result.text) == ("worker", "")
+        assert time.perf_counter() - start < 10
+        # The state was lost with the process, and its count starts anew; trajectories of the other worker go on.
+        assert eventually(client).text == "fine 1"
+        assert metric(server, "worker_restarts_total") == restarts + 1
+        assert metric(server, "trajectories_lost_total") > lost
+
+
+def test_a_worker_that_is_killed_fails_the_calls_that_wait_for_it_at_once(server: Any, client: ToolClient) -> None:
+    if server.kind == "thread":
+        pytest.skip("a thread has no process of its own")
+    patient = ToolClient(server.address, ["misbehave"], LIMITS)
+    pid = int(ask(client, "pid")[0].text)
+
+    async def killed() -> list[Result]:
+        call = asyncio.create_task(patient.call("one", [Call("misbehave", "hang")]))
+        await asyncio.sleep(0.3)
+        psutil.Process(pid).kill()
+        return await call
+
+    start = time.perf_counter()
+    (result,) = asyncio.run(killed())
+    assert result.failure == "worker" and time.perf_counter() - start < 6
+    eventually(client)
+    assert int(ask(client, "pid")[0].text) != pid
+
+
+def test_a_thread_that_holds_the_gil_holds_the_server_and_yet_no_episode(serve: Any) -> None:
+    with serve("--worker", "thread") as server:
+        client = ToolClient(server.ready().address, ["misbehave"], Limits(seconds=0.5))
+        start = time.perf_counter()
+        assert ask(client, "gil 8")[0].failure == "worker"
+        assert time.perf_counter() - start < 7.5
+        assert eventually(client).failure is None
+        # Nor does one that ends the server.
+        assert [ask(client, text)[0].failure for text in ("exit", "fine")] == ["worker", "worker"]
+        asyncio.run(client.release("one"))
+
+
+def test_an_answer_in_anothers_name_is_a_failure(serve: Any) -> None:
+    with serve("--worker", "process", "--workers", "1") as server:
+        client = ToolClient(server.ready().address, ["misbehave"], LIMITS)
+        (result,) = ask(client, "forge two", trajectory="one")
+        assert (result.failure, result.text, result.done) == ("worker", "", False)
+        assert ask(client, "fine", trajectory="two")[0].text == "fine 1"
+
+
+TURNS = ["raise", "tags", "hang", "flood", "exit"]
+
+
+def test_an_episode_goes_on_whatever_its_tools_do(
+    server: Any, client: ToolClient, tokenizer: Any, question_row: Any, defaults: params.Params
+) -> None:
+    turns = [text for text in TURNS if text != "exit" or server.kind != "thread"]
+    eventually(client)
+    room = {"tool_seconds": 1.0, "max_turns": 9, "max_response_tokens": 6000, "max_turn_tokens": 400}
+    setup = open_setup(
+        environment=defaults.environment,
+        episode=defaults.episode.model_copy(update=room),
+        tools=defaults.tools.model_copy(update={"names": ["misbehave"], "server": server.address}),
+        retrieval=defaults.retrieval,
+        index=None,
+        tokenizer=tokenizer,
+    )
+    said = [f"<misbehave> {text} </misbehave>" for text in turns] + ["<answer> Kashi </answer>"]
+    waiting = [tokenizer.encode(turn, add_special_tokens=False) for turn in said]
+
+    async def generate(prompt_ids: list[int], *, max_tokens: int, stop: list[str]) -> Generation:
+        return Generation(waiting.pop(0), None)
+
+    start = time.perf_counter()
+    row = question_row("Who?", ["Rove"], ["Rove"], ["p1"])
+    trajectory = asyncio.run(run_episode(row, generate=generate, setup=setup))
+    assert time.perf_counter() - start < 25
+    failures = {"raise": "raised", "tags": None, "hang": "timeout", "flood": None, "exit": "worker"}
+    assert [call.failure for call in trajectory.calls] == [failures[text] for text in turns]
+    assert (trajectory.stop_reason, trajectory.answer, trajectory.em) == ("answer", "Kashi", 0.0)
+    shown = [one.text for one in trajectory.segments if one.kind == "observation"]
+    assert len(shown) == len(turns)
+    for text in shown:
+        assert text.count("</information>") <= 1 and "</information>" not in text.rstrip()[: -len("</information>")]
+        assert not re.search(r"<answer>|<misbehave>|<\|im_end\|>", text)
+
+
+def test_it_is_ready_only_when_its_workers_are(serve: Any, tmp_path: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    address = f"http://127.0.0.1:{port}"
+    with serve("--port", str(port), tools="slow", SLOW=str(tmp_path / "go")) as server:
+        deadline = time.monotonic() + 60
+        while True:
+            assert time.monotonic() < deadline and server.process.poll() is None
+            try:
+                alive = httpx.get(f"{address}/health")
+                break
+            except httpx.ConnectError:
+                time.sleep(0.05)
+        assert alive.status_code == 200
+        refused = httpx.get(f"{address}/ready")
+        assert (refused.status_code, refused.json()) == (503, {"detail": "0 of 2 workers are ready"})
+        with pytest.raises(InputError, match="is not ready"):
+            ToolClient(address, ["slow"], LIMITS)
+        (tmp_path / "go").touch()
+        assert server.ready().address == address
+        assert httpx.get(f"{address}/ready").status_code == 200
+        assert ToolClient(address, ["slow"], LIMITS).usage == "<slow> ... </slow>: opens slowly"
+
+
+@pytest.mark.parametrize("worker", ["process", "thread"])
+@pytest.mark.parametrize(
+    ("tool", "code", "line"),
+    [
+        ("refuses", 2, "tool_server: error: SERVICE_KEY: no key for this service"),
+        ("misbehaves", 2, "tool_server: error: tools.names: no tool 'misbehaves'; did you mean 'misbehave'?"),
+    ],
+)
+def test_what_cannot_be_opened_ends_it_with_one_line(serve: Any, worker: str, tool: str, code: int, line: str) -> None:
+    with serve("--worker", worker, tools=tool) as server:
+        assert server.process.wait(60) == code
+        assert server.end()[1].strip() == line
+
+
+def test_a_tool_that_crashes_on_opening_keeps_its_traceback(serve: Any) -> None:
+    with serve(tools="crashes") as server:
+        assert server.process.wait(60) == 2
+        said = server.end()[1]
+        assert "RuntimeError: a slip" in said
+        assert said.strip().splitlines()[-1].startswith("tool_server: error: tools.names: a worker of the tool server")
+
+
+def test_a_port_in_use_is_one_line(serve: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with serve("--port", str(port)) as server:
+            assert server.process.wait(60) == 2
+            assert f"cannot listen at 127.0.0.1:{port}" in server.end()[1]
+
+
+@pytest.mark.parametrize("worker", KINDS)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 0), (signal.SIGKILL, -9)])
+def test_it_leaves_nobody_behind(serve: Any, gone: Callable[..., bool], worker: str, number: int, code: int) -> None:
+    with serve("--worker", worker) as server:
+        client = ToolClient(server.ready().address, ["misbehave"], Limits(seconds=0.2))
+        children = server.children()
+        assert bool(children) == (worker != "thread")
+        if worker == "process":
+            # Neither a worker that holds the GIL nor a call that hangs holds up the end.
+            ask(client, "hang", trajectory="0")
+            httpx_post(server.address, "1", "gil 600")
+        assert server.end(number)[0] == code
+        # Ray's agents take about a minute to see that their raylet was killed.
+        assert gone(children, 120 if worker == "ray" else 10)
+
+
+def httpx_post(address: str, trajectory: str, text: str) -> None:
+    body = {"trajectory_ids": [trajectory], "actions": [f"<misbehave>{text}</misbehave>"], "finish": [False]}
+    with pytest.raises(httpx.TimeoutException):
+        httpx.post(f"{address}/get_observation", json=body, timeout=0.3)
+
+
+def test_what_tools_print_is_no_address(serve: Any) -> None:
+    with serve("--worker", "thread") as server:
+        client = ToolClient(server.ready().address, ["misbehave"], LIMITS)
+        ask(client, "print")
+        out, err = server.process.stdout, server.process.stderr
+        server.process.send_signal(signal.SIGTERM)
+        assert (out.read(), "http://127.0.0.1:1" in err.read()) == ("", True)
