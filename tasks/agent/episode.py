@@ -301,7 +301,8 @@ class _Episode:
             {"text": fact.text, "sources": [ids.get(number) for number in fact.sources]}
             for fact in protocol.facts(trajectory.generated)
         ]
-        gold = {str(key) for key in self._row["extra_info"].get("gold_passage_ids") or ()}
+        known = self._row["extra_info"].get("gold_passage_ids")  # an array, out of parquet
+        gold = set() if known is None else set(map(str, known))
         hits = len(gold & set(trajectory.cited))
         trajectory.citation_precision = hits / len(set(trajectory.cited)) if trajectory.cited else None
         trajectory.citation_recall = hits / len(gold) if gold else None

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,6 +92,16 @@ def test_a_whole_episode(play, tokenizer) -> None:
     assert script.prompts[1] == trajectory.prompt_ids + [
         i for segment in trajectory.segments[:2] for i in segment.token_ids
     ]
+
+
+def test_a_row_out_of_parquet_holds_arrays(tokenizer, defaults, question_row) -> None:
+    row = question_row("Where was Kashi born?", ["Rove", "Rove city"], ["Kashi"], ["p1", "p2"])
+    info = {key: np.array(value) if isinstance(value, list) else value for key, value in row["extra_info"].items()}
+    setup = Setup(PROTOCOL, environments.create(defaults.environment), LIBRARY, Chat(tokenizer), BUDGET)
+    script = Script(tokenizer, "<answer> Rove </answer>")
+    trajectory = asyncio.run(run_episode({**row, "extra_info": info}, generate=script, setup=setup))
+    assert (trajectory.golden_answers, trajectory.reward) == (["Rove", "Rove city"], 1.0)
+    assert (trajectory.citation_precision, trajectory.citation_recall) == (None, 0.0)
 
 
 def test_mask_is_0_on_the_observation_and_1_on_every_generated_token(play, tokenizer) -> None:
