@@ -57,8 +57,11 @@ class Chat:
         self._schemas = list(schemas) or None
         self._frame = lru_cache(maxsize=64)(self._framed)
         self._fixed = lru_cache(maxsize=256)(self._encode)
-        added = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
-        self._marks = sorted((mark for mark in added if len(mark) > 1), key=len, reverse=True)
+        self._special = {token for token, kept in tokenizer.added_tokens_decoder.items() if kept.special}
+        added = {str(token): token.special for token in tokenizer.added_tokens_decoder.values()}
+        # Tags that are no special tokens, such as Qwen's <tool_call>, are marks too; words in a vocabulary are not.
+        marks = [mark for mark, special in added.items() if len(mark) > 1 and (special or mark.startswith("<"))]
+        self._marks = sorted(marks, key=len, reverse=True)
 
     def prompt_ids(self, prompt: Sequence[Message]) -> list[int]:
         """Token ids of a chat prompt with the opening of the assistant's turn, shape (n,)."""
@@ -163,7 +166,13 @@ class Chat:
         text = text[: LONGEST_TOKEN * limit]
         for mark in self._marks:
             text = text.replace(mark, f"{mark[0]}\u200b{mark[1:]}")
-        return text, self._encode(text)
+        ids = self._encode(text)
+        if not self._special.isdisjoint(ids):
+            # Characters that the vocabulary lacks may have a mark's id: SmolLM2's has <|endoftext|> for all of them.
+            lacking = {letter for letter in set(text) if not self._special.isdisjoint(self._encode(letter))}
+            text = text.translate({ord(letter): "?" for letter in lacking})
+            ids = self._encode(text)
+        return text, ids
 
     def _cut(self, text: str, ids: list[int], room: int) -> tuple[str, list[int]]:
         """A text cut to at most `room` ids, and the ids that the cut text has: often, not always, the first ones."""

@@ -83,7 +83,7 @@ class ToolCalls(Tags):
 
     def show(self, results: Sequence[Result], numbers: dict[str, int], notice: str = "") -> Observation:
         """Each result a message of role `tool`; the notice stands in the last."""
-        bodies = tuple(self.body(result, numbers).rstrip("\n") for result in results)
+        bodies = tuple(self.body(result, numbers).removesuffix("\n") for result in results)
         return Observation(bodies, role="tool", notice=f"\n{notice}" * bool(notice))
 
     def say(self, text: str, role: Literal["notice", "user"]) -> Observation:
