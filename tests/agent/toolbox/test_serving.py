@@ -1,0 +1,168 @@
+"""The tool server of a stage: started, somebody's, or none."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from tasks import params
+from tasks.agent.protocols import Call
+from tasks.agent.setup import open_tools
+from tasks.agent.toolbox import serving as module
+from tasks.agent.toolbox.serving import serving
+from tasks.errors import InputError
+from tasks.params import Index, Tools
+from tasks.processes import MARK, marked_processes
+from tasks.retrieval.build import build
+
+ROOT = Path(__file__).parents[3]
+PASSAGES = [("p1", "Kashi", "Kashi was born in Rove.", None), ("p2", "Rove", "Rove is a city.", None)]
+
+
+@pytest.fixture(scope="module")
+def index(write_corpus: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("index")
+    settings = {"bm25": {"k1": 1.2, "b": 0.75}, "faiss": {"dimensions": 32, "ngrams": [3, 3]}, "recall_questions": 1}
+    (folder / "index").mkdir()
+    corpus = write_corpus(folder / "corpus.parquet", PASSAGES)
+    build(corpus, folder / "index", Index.model_validate(settings), lambda line: None)
+    return folder / "index"
+
+
+@pytest.fixture
+def section(defaults: params.Params, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    monkeypatch.chdir(ROOT)
+    said: list[str] = []
+
+    def make(index: Path | None = None, **tools: Any) -> Any:
+        return serving(
+            defaults.tools.model_copy(update=tools),
+            episode=defaults.episode,
+            retrieval=defaults.retrieval,
+            index=index,
+            say=said.append,
+        )
+
+    return make
+
+
+def test_without_a_server_the_section_stays_as_it_is(section: Any, defaults: params.Params) -> None:
+    with section() as tools:
+        assert tools == defaults.tools
+
+
+def test_a_stages_own_server_searches_as_the_process_itself_does_and_ends_with_it(
+    section: Any, defaults: params.Params, index: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gone: Any
+) -> None:
+    monkeypatch.setenv(MARK, str(tmp_path))
+
+    def found(tools: Tools) -> Any:
+        opened = open_tools(tools, defaults.episode, defaults.retrieval, index)
+        results = asyncio.run(opened.call("one", [Call("search", "where was Kashi born?"), Call("search", "")]))
+        return [one.after(0.0) for one in results], opened.names, opened.usage, opened.schemas
+
+    with section(index, server="start") as tools:
+        assert isinstance(tools, Tools) and tools.server.startswith("http://127.0.0.1:")
+        assert found(tools) == found(defaults.tools)
+        assert [one.failure for one in found(tools)[0]] == [None, "arguments"]
+        marked = marked_processes(tmp_path)
+        assert len(marked) == 1 + defaults.tools.workers
+    assert gone(marked, 5)
+
+
+def test_it_ends_when_the_stage_fails(section: Any, index: Path, gone: Any) -> None:
+    with pytest.raises(ZeroDivisionError), section(index, server="start", worker="thread"):
+        children = psutil.Process().children(recursive=True)
+        assert children
+        _ = 1 / 0
+    assert gone(children, 5)
+
+
+def test_what_it_cannot_open_is_the_stages_own_error(section: Any) -> None:
+    with (
+        pytest.raises(InputError, match="tool server: .* no tool 'serach'; did you mean 'search'?"),
+        section(server="start", names=["serach"]),
+    ):
+        pass
+
+
+def test_a_server_that_is_not_ready_in_time_is_an_error(
+    section: Any, index: Path, monkeypatch: pytest.MonkeyPatch, gone: Any
+) -> None:
+    monkeypatch.setattr(module, "START", 0.05)  # seconds
+    before = set(psutil.Process().children())
+    with pytest.raises(InputError, match="was not ready after"), section(index, server="start"):
+        pass
+    assert gone([one for one in psutil.Process().children() if one not in before], 5)
+
+
+def test_a_server_that_crashes_is_no_input_error(section: Any, index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONHOME", "/nowhere")
+    with pytest.raises(RuntimeError, match="ended with status 1"), section(index, server="start"):
+        pass
+
+
+def test_somebodys_server_must_be_ready(section: Any, serve: Any) -> None:
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(404)
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    with serve("--worker", "thread") as server:
+        with section(server=server.ready().address + "/") as tools:
+            assert httpx.get(f"{tools.server}ready").status_code == 200
+        assert httpx.get(f"{server.address}/ready").status_code == 200  # it is not ours to end
+    with pytest.raises(InputError, match=r"tools\.server: no tool server answers"), section(server=server.address):
+        pass
+    other = HTTPServer(("127.0.0.1", 0), Other)
+    threading.Thread(target=other.serve_forever, args=(0.01,), daemon=True).start()
+    with (
+        pytest.raises(InputError, match="is no tool server of this project"),
+        section(server=f"http://127.0.0.1:{other.server_port}"),
+    ):
+        pass
+    other.shutdown()
+    other.server_close()
+
+
+STAGE = """
+import sys, time
+from pathlib import Path
+from tasks import params
+from tasks.agent.toolbox.serving import serving
+given = params.parse(params.resolve("tiny"), where="tiny")
+tools = given.tools.model_copy(update={"server": "start", "worker": sys.argv[2]})
+say = lambda line: print(line, flush=True)
+with serving(tools, episode=given.episode, retrieval=given.retrieval, index=Path(sys.argv[1]), say=say):
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("worker", ["process", "thread"])
+def test_it_ends_when_the_stage_is_killed(index: Path, worker: str, gone: Any) -> None:
+    stage = subprocess.Popen(
+        [sys.executable, "-c", STAGE, str(index), worker],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert stage.stdout is not None
+    assert stage.stdout.readline().startswith("tool server at http://127.0.0.1:")
+    family = psutil.Process(stage.pid).children(recursive=True)
+    assert len(family) == (3 if worker == "process" else 1)
+    stage.send_signal(signal.SIGKILL)
+    stage.wait()
+    assert gone(family, 10)
