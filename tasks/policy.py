@@ -20,7 +20,7 @@ from tasks.qa import practice
 def run(stage: Stage) -> Figures:
     from tasks.training import policies
     from tasks.training.pretraining import packed, pretrain
-    from tasks.training.tokenizer import frequent_words, train_tokenizer
+    from tasks.training.tokenizer import frequent_words, message, train_tokenizer
 
     settings, episode = stage.params.policy, stage.params.episode
     figures: Figures = {"source": settings.source}
@@ -30,7 +30,7 @@ def run(stage: Stage) -> Figures:
     if settings.source == "scratch":
         protocol, plan = protocols.create(episode.protocol, stage.params.tools.names), settings.pretraining
         names = practice.spare_names(set(corpus["title"]))
-        written = practice.Practice(random.Random(f"{stage.params.seed}:practice"), names, protocol)
+        written = practice.Practice(random.Random(f"{stage.params.seed}:practice"), names, protocol, message)
         sample = [text for kind in practice.TEXTS for text in islice(written.documents(kind), 2000)]
         # Of the practice text and the prompt's own words: there no name is frequent.
         asked = prompts.of_params(episode, stage.params.tools).words

@@ -113,6 +113,7 @@ def world_texts() -> list[str]:
     """What a tokenizer is trained on: a small world's passages and questions, and practice text."""
     from tasks.agent.protocols import SearchR1
     from tasks.qa import practice, world
+    from tasks.training.tokenizer import message
 
     made = world.generate(
         0,
@@ -121,7 +122,7 @@ def world_texts() -> list[str]:
         {"one-hop": 0.5, "two-hop": 0.35, "comparison": 0.15},
     )
     asked = [question.question for questions in made.questions.values() for question in questions]
-    practised = practice.Practice(Random(0), practice.spare_names(()), SearchR1())
+    practised = practice.Practice(Random(0), practice.spare_names(()), SearchR1(), message)
     texts = [text for kind in practice.TEXTS for text in islice(practised.documents(kind), 500)]
     return [text for p in made.passages for text in (p.title, p.text)] + asked + texts
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,11 +24,19 @@ Text = Literal["repeats", "reading"]
 
 @dataclass(frozen=True)
 class Practice:
-    """What documents are written from: a source of randomness, names, and the protocol whose tags are written."""
+    """What documents are written from.
+
+    Attributes:
+        rng: source of randomness.
+        names: whom and what they are about.
+        protocol: whose turns and observations are written.
+        message: role and content as the policy's chat template writes them, for a protocol whose turns it frames.
+    """
 
     rng: random.Random
     names: Sequence[str]
     protocol: Protocol
+    message: Callable[[str, str], str]
 
     def documents(self, text: Text) -> Iterator[str]:
         """Documents without end.
@@ -75,7 +83,7 @@ def _ask(on: Practice) -> str:
             f"Were {name} and {other} born in the same city?",
         ]
     )
-    return _question(asked, on.protocol.search(name))
+    return _question(on, asked, on.protocol.search(name))
 
 
 def _mentions(on: Practice) -> str:
@@ -86,13 +94,20 @@ def _mentions(on: Practice) -> str:
         lambda name: f" Who employs {name}?",
         lambda name: f" {name} is a city.",
         lambda name: f" Question: {name} works.",
-        on.protocol.search,
-        on.protocol.answer,
+        lambda name: _turn(on, on.protocol.search(name)),
+        lambda name: _turn(on, on.protocol.answer(name)),
     ]
     return "".join(on.rng.choice(forms)(on.rng.choice(names)) for _ in range(on.rng.randint(5, 8)))
 
 
-def _question(text: str, turn: str) -> str:
+def _turn(on: Practice, text: str) -> str:
+    """A generated turn, in its frame where it has one."""
+    return on.message("assistant", text) if on.protocol.ends_turn else text
+
+
+def _question(on: Practice, text: str, turn: str) -> str:
+    if on.protocol.ends_turn:
+        return on.message("user", f"Question: {text}") + _turn(on, turn)
     return f" Question: {text}\n{turn}\n"
 
 
@@ -106,11 +121,30 @@ def _fresh_region(on: Practice, people: int) -> Region:
     return region(on.rng, people, (4, 4, 2), entity)
 
 
-def _observation(on: Practice, shown: Sequence[Entity]) -> str:
+def _observation(on: Practice, shown: Sequence[Entity], numbers: dict[str, int]) -> str:
     passages = [entity.passage for entity in shown]
     found = Result(passages=tuple(Passage(passage.id, passage.title, passage.text) for passage in passages))
-    said = on.protocol.show([found], {})
+    said = on.protocol.show([found], numbers)
+    if said.role is not None:
+        return "".join(on.message(said.role, body) for body in said.bodies)
     return "".join([said.opening, *said.bodies, said.closing]).strip() + "\n"
+
+
+def _answer(on: Practice, answer: str, chain: Sequence[Entity], numbers: Mapping[str, int]) -> str:
+    """A turn that answers from passages that were shown; it notes and cites them where the protocol has that."""
+    sources = [numbers[entity.name] for entity in chain if entity.name in numbers]
+    return _facts(on, chain, answer, numbers) + on.protocol.answer(answer, sources=sources)
+
+
+def _facts(on: Practice, chain: Sequence[Entity], wanted: str, numbers: Mapping[str, int]) -> str:
+    """A fact of each passage of a chain that was shown: the sentence that says what is wanted, or the first."""
+    lines = []
+    for entity in chain:
+        if entity.name in numbers:
+            sentences = entity.passage.text.split(". ")
+            said = next((one for one in sentences if wanted in one), sentences[0]).removesuffix(".")
+            lines.append(on.protocol.fact(f"{said}.", [numbers[entity.name]]))
+    return "".join(lines)
 
 
 def _people(on: Practice, people: int, places: int, questions: int) -> str:
@@ -121,11 +155,17 @@ def _people(on: Practice, people: int, places: int, questions: int) -> str:
     titles = {entity.name for entity in shown}
     drafts: list[Draft] = [draft for person in made.people for draft in (*one_hop(person), *two_hop(person))]
     drafts += [comparison(*pair) for pair in itertools.combinations(made.people, 2)]
+    numbers: dict[str, int] = {}
+    seen = _observation(on, shown, numbers)
     lines = []
     for text, answer, chain in on.rng.sample(drafts, questions):
         missing = [entity.name for entity in chain if entity.name not in titles]
-        lines.append(_question(text, on.protocol.search(missing[0]) if missing else on.protocol.answer(answer)))
-    return _observation(on, shown) + "".join(lines)
+        if missing:
+            turn = _facts(on, chain, missing[0], numbers) + on.protocol.search(missing[0])
+        else:
+            turn = _answer(on, answer, chain, numbers)
+        lines.append(_question(on, text, turn))
+    return seen + "".join(lines)
 
 
 def _person(on: Practice) -> str:
@@ -141,14 +181,13 @@ def _places(on: Practice) -> str:
     made = _fresh_region(on, 2)
     places: list[City | Firm] = [*made.cities, *made.firms]
     shown = on.rng.sample(places, 3)
-    lines = [
-        _question(
-            f"Where is {place.name}?",
-            on.protocol.answer(place.country.name if isinstance(place, City) else place.city.name),
-        )
-        for place in on.rng.sample(shown, 2)
-    ]
-    return _observation(on, shown) + "".join(lines)
+    numbers: dict[str, int] = {}
+    seen = _observation(on, shown, numbers)
+    lines = []
+    for place in on.rng.sample(shown, 2):
+        answer = place.country.name if isinstance(place, City) else place.city.name
+        lines.append(_question(on, f"Where is {place.name}?", _answer(on, answer, [place], numbers)))
+    return seen + "".join(lines)
 
 
 TEXTS: dict[Text, list[tuple[Callable[[Practice], str], float]]] = {

@@ -22,6 +22,11 @@ CHAT_TEMPLATE = (
 )
 
 
+def message(role: str, content: str) -> str:
+    """A message as the template writes it; a text that is written piece by piece is framed like a chat."""
+    return f"{START}{role}\n{content}{END}\n"
+
+
 def frequent_words(texts: Collection[str], share: float = 0.01) -> list[str]:
     """Words of two letters and more that occur in at least this share of the texts, longest first."""
     found = Counter(word for text in texts for word in set(re.findall(r"[A-Za-z]{2,}", text)))

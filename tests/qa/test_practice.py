@@ -4,15 +4,18 @@ from random import Random
 
 import pytest
 
-from tasks.agent.protocols import SearchR1
+from tasks.agent import protocols
+from tasks.agent.protocols import Protocol, SearchR1
 from tasks.qa import practice, world
+from tasks.training.tokenizer import END, START, message
 
+SEARCH_R1 = SearchR1()
 TAKEN = {"Kasu", "Rolo", "Reme"}
 NAMES = practice.spare_names(TAKEN)
 
 
-def written(text: practice.Text, count: int = 500, seed: int = 1) -> list[str]:
-    return list(islice(practice.Practice(Random(seed), NAMES, SearchR1()).documents(text), count))
+def written(text: practice.Text, count: int = 500, seed: int = 1, protocol: Protocol = SEARCH_R1) -> list[str]:
+    return list(islice(practice.Practice(Random(seed), NAMES, protocol, message).documents(text), count))
 
 
 def test_no_name_of_the_corpus_is_practised():
@@ -25,7 +28,7 @@ def test_no_name_of_the_corpus_is_practised():
     titles = {passage.title for passage in made.passages}
     names = practice.spare_names(titles)
     assert len(names) >= world.SPARE and {len(name) for name in names} == {4}
-    practised = practice.Practice(Random(0), names, SearchR1())
+    practised = practice.Practice(Random(0), names, SEARCH_R1, message)
     for text in practice.TEXTS:
         said = set(re.findall(r"\b[A-Z][a-z]{3}\b", " ".join(islice(practised.documents(text), 3000))))
         assert len(said & set(names)) > 1500
@@ -70,11 +73,10 @@ def test_what_is_answered_or_searched_for_stands_above():
 
 
 def test_every_turn_parses_under_the_protocol():
-    protocol = SearchR1()
     for text in practice.TEXTS:
         for document in written(text):
             for line in re.findall(r"<(?:answer|search)>.*?</(?:answer|search)>", document):
-                assert protocol.action(line).kind in ("calls", "answer")
+                assert SEARCH_R1.action(line).kind in ("calls", "answer")
 
 
 def test_a_search_is_for_what_is_not_shown_yet():
@@ -91,3 +93,46 @@ def test_every_syllable_is_practised_often():
     for text in practice.TEXTS:
         said = " ".join(written(text, 3000)).lower()
         assert min(said.count(syllable) for syllable in world.SYLLABLES) > 50
+
+
+@pytest.mark.parametrize("name", ["hermes", "qwen3_coder"])
+def test_tool_calls_are_practised_in_the_frames_of_the_chat(name):
+    protocol = protocols.create(name, ["search"])
+    roles, kinds = set(), set()
+    for document in written("reading", protocol=protocol):
+        messages = re.findall(rf"{re.escape(START)}(\w+)\n(.*?){re.escape(END)}\n", document, re.DOTALL)
+        if not document.startswith((f"{START}tool", f"{START}user")):
+            continue  # mentions: names between turns
+        assert document == "".join(message(role, content) for role, content in messages)
+        roles |= {role for role, _ in messages}
+        above = ""
+        for role, content in messages:
+            if role == "assistant":
+                action = protocol.action(content)
+                kinds.add(action.kind)
+                if action.kind == "calls":
+                    assert action.calls[0].arguments["query"] in above
+            above += content
+    assert roles == {"user", "assistant", "tool"} and kinds == {"calls", "answer"}
+
+
+def test_facts_and_answers_name_the_passages_that_say_so():
+    protocol = protocols.create("research", ["search"])
+    cited = 0
+    for document in written("reading", protocol=protocol):
+        above, _, below = document.partition("</information>")
+        said = dict(re.findall(r"\[(\d)\] \(Title: \w+\) (.*)\n", above))
+        for fact in protocol.facts(below):
+            assert fact.text in said[str(fact.sources[0])]
+        for answer, numbers in map(protocol.citations, protocol.answers(below)):
+            assert set(map(str, numbers)) <= set(said)
+            if answer not in ("yes", "no"):
+                assert any(answer in said[str(number)] for number in numbers)
+            cited += len(numbers)
+    assert cited > 200
+
+
+def test_a_message_is_what_the_chat_template_writes(tokenizer):
+    messages = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Ada"}]
+    said = "".join(message(one["role"], one["content"]) for one in messages)
+    assert said == tokenizer.apply_chat_template(messages, tokenize=False)

@@ -9,10 +9,11 @@ from tasks.params import Architecture, Phase, Pretraining
 from tasks.qa import practice
 from tasks.training import policies
 from tasks.training.pretraining import packed, pretrain
+from tasks.training.tokenizer import message
 
 
 def written(seed: int, text: practice.Text):
-    return practice.Practice(Random(seed), practice.spare_names(()), SearchR1()).documents(text)
+    return practice.Practice(Random(seed), practice.spare_names(()), SearchR1(), message).documents(text)
 
 
 def test_packed_batches_are_the_documents_one_after_the_other(tokenizer) -> None:
