@@ -8,10 +8,18 @@ from __future__ import annotations
 import pandas as pd
 
 from tasks.agent.setup import open_setup
+from tasks.agent.toolbox.serving import serving
 from tasks.contract import Figures, Stage, main
+from tasks.params import Tools
 
 
 def run(stage: Stage) -> Figures:
+    params, index = stage.params, stage.input("index")
+    with serving(params.tools, episode=params.episode, retrieval=params.retrieval, index=index, say=stage.say) as tools:
+        return _run(stage, tools)
+
+
+def _run(stage: Stage, tools: Tools) -> Figures:
     from tasks.evaluation import climb, metrics, report
     from tasks.evaluation.vllm_engine import Engine
     from tasks.training.steps import read_steps
@@ -31,7 +39,7 @@ def run(stage: Stage) -> Figures:
             setup = open_setup(
                 environment=params.environment,
                 episode=params.episode,
-                tools=params.tools,
+                tools=tools,
                 retrieval=params.retrieval,
                 index=stage.input("index"),
                 tokenizer=engine.tokenizer,

@@ -20,6 +20,7 @@ from typing import Any
 
 import pandas as pd
 
+from tasks.agent.toolbox.serving import serving
 from tasks.contract import Figures, Stage, at_work, main
 from tasks.errors import InputError
 from tasks.files import write_json
@@ -80,22 +81,24 @@ def run(stage: Stage) -> Figures:
         for line in alarms.of(metrics):
             stage.say(f"step {step}: {line}")
 
-    plain = params.plain()
-    stage.say("starting Ray, the trainer and vLLM")
-    sanity = rl_run.train(
-        folder,
-        rl=params.rl,
-        episode=params.episode,
-        shared={name: plain[name] for name in ("retrieval", "environment", "episode", "tools")},
-        model=model,
-        train_rows=stage.input("demos", "rl_train.parquet").absolute(),
-        validation_rows=stage.input("ingest", "validation.parquet").absolute(),
-        index=stage.input("index").absolute(),
-        seed=params.seed,
-        dtype=dtype,
-        say=stage.say,
-        on_step=on_step,
-    )
+    plain, index = params.plain(), stage.input("index").absolute()
+    with serving(params.tools, episode=params.episode, retrieval=params.retrieval, index=index, say=stage.say) as tools:
+        stage.say("starting Ray, the trainer and vLLM")
+        sections = {name: plain[name] for name in ("retrieval", "environment", "episode")}
+        sanity = rl_run.train(
+            folder,
+            rl=params.rl,
+            episode=params.episode,
+            shared={**sections, "tools": tools.model_dump(mode="json")},
+            model=model,
+            train_rows=stage.input("demos", "rl_train.parquet").absolute(),
+            validation_rows=stage.input("ingest", "validation.parquet").absolute(),
+            index=index,
+            seed=params.seed,
+            dtype=dtype,
+            say=stage.say,
+            on_step=on_step,
+        )
     log.gather()
     steps = log.beside(read_steps(folder.steps))
     trained = [step for step in steps if "critic/score/mean" in step["data"]]

@@ -15,11 +15,19 @@ from pathlib import Path
 import pandas as pd
 
 from tasks.agent.setup import open_setup
+from tasks.agent.toolbox.serving import serving
 from tasks.agent.trajectory import Trajectory, write_trajectories
 from tasks.contract import Figures, Stage, main
+from tasks.params import Tools
 
 
 def run(stage: Stage) -> Figures:
+    params, index = stage.params, stage.input("index")
+    with serving(params.tools, episode=params.episode, retrieval=params.retrieval, index=index, say=stage.say) as tools:
+        return _run(stage, tools)
+
+
+def _run(stage: Stage, tools: Tools) -> Figures:
     from transformers import AutoTokenizer
 
     from tasks.evaluation.vllm_engine import Engine
@@ -37,7 +45,7 @@ def run(stage: Stage) -> Figures:
     setup = open_setup(
         environment=params.environment,
         episode=params.episode,
-        tools=params.tools,
+        tools=tools,
         retrieval=params.retrieval,
         index=stage.input("index"),
         tokenizer=AutoTokenizer.from_pretrained(model),

@@ -140,7 +140,7 @@ class Episode(Section):
 
 class Tools(Section):
     names: Annotated[list[str], Field(min_length=1)]
-    server: str | None
+    server: Annotated[str, Field(pattern=r"^(start|https?://.+)$")] | None
     worker: Literal["process", "thread", "ray"]
     workers: Positive
 

@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from tasks.agent.setup import open_setup
+from tasks.agent.toolbox.serving import serving
 from tasks.errors import InputError
 from tasks.files import write_text_aside
 from tasks.training.sanity import SanityCheck
@@ -80,22 +81,23 @@ def check_engine(
     rows = pd.read_parquet(validation).head(episodes).to_dict("records")
     say(f"starting vLLM with {model}")
     engine = Engine(model, params.episode, max_seqs=len(rows), seed=params.seed)
-    setup = open_setup(
-        environment=params.environment,
-        episode=params.episode,
-        tools=params.tools,
-        retrieval=params.retrieval,
-        index=index,
-        tokenizer=engine.tokenizer,
-    )
-    longest = max(len(setup.chat.prompt_ids(row["prompt"])) for row in rows)
-    if longest > params.episode.max_prompt_tokens:
-        raise InputError(
-            f"with this model's tokenizer a prompt has {longest} tokens, more than episode.max_prompt_tokens",
-            where=str(model),
-            mend="raise that parameter",
+    with serving(params.tools, episode=params.episode, retrieval=params.retrieval, index=index, say=say) as tools:
+        setup = open_setup(
+            environment=params.environment,
+            episode=params.episode,
+            tools=tools,
+            retrieval=params.retrieval,
+            index=index,
+            tokenizer=engine.tokenizer,
         )
-    trajectories = engine.play(rows, setup=setup)
+        longest = max(len(setup.chat.prompt_ids(row["prompt"])) for row in rows)
+        if longest > params.episode.max_prompt_tokens:
+            raise InputError(
+                f"with this model's tokenizer a prompt has {longest} tokens, more than episode.max_prompt_tokens",
+                where=str(model),
+                mend="raise that parameter",
+            )
+        trajectories = engine.play(rows, setup=setup)
     say(f"comparing {len(trajectories)} episodes with transformers")
     aside = out.with_name(f".{out.name}.partial")
     shutil.rmtree(aside, ignore_errors=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import signal
@@ -13,7 +12,6 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,57 +21,10 @@ import uvicorn
 from tasks import params as parameters
 from tasks.agent import protocols
 from tasks.agent.toolbox.pool import Pool
-from tasks.agent.toolbox.running import Limits
 from tasks.agent.toolbox.server import create_app
-from tasks.agent.toolbox.spec import Spec
+from tasks.agent.toolbox.spec import Settings, Spec
 from tasks.agent.toolbox.workers import ProcessWorker, ThreadWorker, Worker
 from tasks.errors import InputError, exit_on_input_error
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a server serves.
-
-    Attributes:
-        spec: what each worker opens.
-        protocol: as `episode.protocol`; what other clients than our own are answered in.
-        worker: kind of the workers.
-        workers: how many; threads need but one toolbox.
-    """
-
-    spec: Spec
-    protocol: str
-    worker: str
-    workers: int
-
-    def dump(self) -> str:
-        """As one line of JSON."""
-        return json.dumps({**vars(self), "spec": self.spec.dump()})
-
-    @classmethod
-    def load(cls, line: str) -> Settings:
-        """The opposite of `dump`."""
-        content = json.loads(line)
-        return cls(**{**content, "spec": Spec.load(content["spec"])})
-
-    @classmethod
-    def of(
-        cls,
-        tools: parameters.Tools,
-        episode: parameters.Episode,
-        retrieval: parameters.Retrieval,
-        index: Path | None,
-        modules: Sequence[str] = (),
-    ) -> Settings:
-        """What the sections of those names ask for."""
-        spec = Spec(
-            names=tuple(tools.names),
-            limits=Limits(seconds=episode.tool_seconds, parallel=episode.max_parallel_calls),
-            index=None if index is None else str(index.absolute()),
-            retrieval=retrieval.model_dump(mode="json"),
-            modules=tuple(modules),
-        )
-        return cls(spec, episode.protocol, tools.worker, tools.workers)
 
 
 def _settings(given: argparse.Namespace) -> Settings:
@@ -187,3 +138,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
             if given.stage:
                 print(f"error: {error}", flush=True)
             raise
+
+
+if __name__ == "__main__":
+    run()

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from tasks.agent.toolbox.client import offered_tools
-from tasks.agent.toolbox.command import Settings
+from tasks.agent.toolbox.spec import Settings
 from tasks.agent.toolbox.workers import OPENING
 from tasks.errors import InputError
 from tasks.params import Episode, Retrieval, Tools
@@ -58,7 +58,7 @@ def _started(settings: Settings) -> Iterator[str]:
     """A server as a child; its address."""
     # A session of its own: whoever interrupts the stage leaves the server to it.
     server = subprocess.Popen(
-        [sys.executable, "-m", "tasks.tool_server", "--stage"],
+        [sys.executable, "-m", "tasks.agent.toolbox.command", "--stage"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -1,8 +1,10 @@
-"""What a worker of the tool server opens, and how it answers; the same for workers of every kind."""
+"""What the tool server serves, what each of its workers opens, and how it answers, whatever its kind."""
 
 from __future__ import annotations
 
 import importlib
+import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,8 @@ from tasks.agent.toolbox import wire
 from tasks.agent.toolbox.base import Context
 from tasks.agent.toolbox.running import Limits, Toolbox, build
 from tasks.errors import InputError
+from tasks.params import Episode, Retrieval
+from tasks.params import Tools as ToolsSection
 
 
 class WorkerLostError(RuntimeError):
@@ -51,6 +55,52 @@ class Spec:
         )
 
 
+@dataclass(frozen=True)
+class Settings:
+    """What a server serves.
+
+    Attributes:
+        spec: what each worker opens.
+        protocol: as `episode.protocol`; what other clients than our own are answered in.
+        worker: kind of the workers.
+        workers: how many; threads need but one toolbox.
+    """
+
+    spec: Spec
+    protocol: str
+    worker: str
+    workers: int
+
+    def dump(self) -> str:
+        """As one line of JSON."""
+        return json.dumps({**vars(self), "spec": self.spec.dump()})
+
+    @classmethod
+    def load(cls, line: str) -> Settings:
+        """The opposite of `dump`."""
+        content = json.loads(line)
+        return cls(**{**content, "spec": Spec.load(content["spec"])})
+
+    @classmethod
+    def of(
+        cls,
+        tools: ToolsSection,
+        episode: Episode,
+        retrieval: Retrieval,
+        index: Path | None,
+        modules: Sequence[str] = (),
+    ) -> Settings:
+        """What the sections of those names ask for."""
+        spec = Spec(
+            names=tuple(tools.names),
+            limits=Limits(seconds=episode.tool_seconds, parallel=episode.max_parallel_calls),
+            index=None if index is None else str(index.absolute()),
+            retrieval=retrieval.model_dump(mode="json"),
+            modules=tuple(modules),
+        )
+        return cls(spec, episode.protocol, tools.worker, tools.workers)
+
+
 class Answering:
     """A toolbox that answers messages of plain JSON values.
 
@@ -59,8 +109,6 @@ class Answering:
     """
 
     def __init__(self, spec: Spec) -> None:
-        from tasks.params import Retrieval
-
         for module in spec.modules:
             try:
                 importlib.import_module(module)
