@@ -42,7 +42,9 @@ async def bounded(work: Callable[[], T], seconds: float, context: contextvars.Co
             _tell(loop, _settle, future, value, None)
 
     threading.Thread(target=run, daemon=True, name="bounded").start()
-    return await asyncio.wait_for(future, seconds)
+    # Not wait_for, which loses a cancellation that comes as the work ends (Python 3.11): an episode's deadline.
+    async with asyncio.timeout(seconds):
+        return await future
 
 
 def _tell(loop: asyncio.AbstractEventLoop, *what: Any) -> None:
