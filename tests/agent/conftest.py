@@ -1,6 +1,11 @@
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+# The bytes 0x06 and 0xF1 as byte-level BPE writes them: SmolLM2 lacks these and others.
+LACKING = ("\u0106", "\u00f1")
 
 # Qwen3's template in small: schemas in the system's message, results of one turn inside one message of the user.
 QWEN = r"""
@@ -43,6 +48,27 @@ def qwen_tokenizer(world_texts: list[str]) -> Any:
     made = train_tokenizer(world_texts, 512, Hermes().tokens)
     made.chat_template = QWEN
     return made
+
+
+@pytest.fixture(scope="session")
+def lacking_tokenizer(world_texts: list[str]) -> Any:
+    """A tokenizer like SmolLM2's: special tokens beside ChatML's, and one of them for bytes that it lacks."""
+    from tasks.training.tokenizer import CHAT_TEMPLATE, END, PAD, START
+
+    made = Tokenizer(models.BPE(unk_token=PAD))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    kept = [letter for letter in pre_tokenizers.ByteLevel.alphabet() if letter not in LACKING]
+    marks = [PAD, START, END, "<repo_name>", "<file_sep>"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=600, special_tokens=marks, initial_alphabet=kept, limit_alphabet=len(kept), show_progress=False
+    )
+    made.train_from_iterator(world_texts, trainer)
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=made, eos_token=END, pad_token=PAD, clean_up_tokenization_spaces=False
+    )
+    fast.chat_template = CHAT_TEMPLATE
+    return fast
 
 
 @pytest.fixture(scope="session")

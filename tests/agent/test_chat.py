@@ -17,10 +17,12 @@ SCHEMA = {"type": "function", "function": {"name": "search", "description": "loo
 MEGABYTE = 1_000_000
 
 
-@pytest.fixture(scope="session", params=["scratch", "qwen", "smollm2"])
+CHATS = ["tokenizer", "qwen_tokenizer", "lacking_tokenizer", pytest.param("smollm2", marks=pytest.mark.slow)]
+
+
+@pytest.fixture(scope="session", params=CHATS)
 def chat(request: pytest.FixtureRequest) -> Chat:
-    names = {"scratch": "tokenizer", "qwen": "qwen_tokenizer", "smollm2": "smollm2"}
-    return Chat(request.getfixturevalue(names[request.param]))
+    return Chat(request.getfixturevalue(request.param))
 
 
 @st.composite
@@ -91,9 +93,11 @@ def test_every_mark_of_the_tokenizer_is_taken_for_text_in_a_result(chat, protoco
         assert special(chat, ids_of(chat, said, 200)) == special(chat, ids_of(chat, empty(said), 200))
 
 
-def test_a_character_that_the_vocabulary_lacks_is_no_mark(smollm2) -> None:
-    assert smollm2.decode(smollm2.encode("\U00040000")).startswith("<|endoftext|>")
-    assert Chat(smollm2).pieces(Observation(("a\U00040000b",)), 20, turn_ended=True) == ["a?b"]
+@pytest.mark.parametrize("name", ["lacking_tokenizer", pytest.param("smollm2", marks=pytest.mark.slow)])
+def test_a_character_that_the_vocabulary_lacks_is_no_mark(request, name: str) -> None:
+    lacking = request.getfixturevalue(name)
+    assert lacking.decode(lacking.encode("\U00040000")).startswith("<|endoftext|>")
+    assert Chat(lacking).pieces(Observation(("a\U00040000b",)), 20, turn_ended=True) == ["a?b"]
 
 
 LETTERS = st.characters(max_codepoint=0x1FFFF, exclude_characters="<", exclude_categories=["Cs", "Cc"])
