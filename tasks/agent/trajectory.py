@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -112,17 +113,17 @@ class Trajectory:
     @property
     def response_ids(self) -> list[int]:
         """Token ids of the response, shape (n,)."""
-        return [token for segment in self.segments for token in segment.token_ids]
+        return list(chain.from_iterable(segment.token_ids for segment in self.segments))
 
     @property
     def response_mask(self) -> list[int]:
         """1 for a generated token, 0 for an observation's, shape (n,)."""
-        return [segment.mask for segment in self.segments for _ in segment.token_ids]
+        return list(chain.from_iterable([segment.mask] * len(segment.token_ids) for segment in self.segments))
 
     @property
     def response_logprobs(self) -> list[float]:
         """The engine's log-probability of each generated token, 0 for observations, shape (n,)."""
-        return [value for segment in self.segments for value in (segment.logprobs or [0.0] * len(segment.token_ids))]
+        return list(chain.from_iterable(s.logprobs or [0.0] * len(s.token_ids) for s in self.segments))
 
     def record(self) -> dict[str, Any]:
         """Flat form for parquet; nested parts that vary in shape are JSON."""

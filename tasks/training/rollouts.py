@@ -156,7 +156,9 @@ class RolloutLog:
                     (row["question_id"], row["sample"]): row for path in paths for row in map(_row, whole_lines(path))
                 }
                 aside = self.folder / f".{name}.partial"
-                pq.write_table(pa.Table.from_pylist([rows[key] for key in sorted(rows)], SCHEMA), aside)
+                table = pa.Table.from_pylist([rows[key] for key in sorted(rows)], SCHEMA)
+                # Token ids and log-probabilities hardly repeat: dictionaries of them cost most of the time.
+                pq.write_table(table, aside, compression="zstd", use_dictionary=False)
                 os.replace(aside, self.folder / name)
             for path in paths:
                 path.unlink()
