@@ -11,19 +11,12 @@ from pathlib import Path
 
 from tasks import params as parameters
 from tasks.agent import protocols
-from tasks.agent.protocols import Call, Protocol
+from tasks.agent.protocols import Call
 from tasks.agent.toolbox import Context, Limits, Toolbox
 from tasks.agent.toolbox.running import build
 from tasks.errors import InputError, exit_on_input_error
 
 INDEX = Path("data/index")
-
-
-def turn(protocol: Protocol, call: Call) -> str:
-    """A generated turn that makes this call."""
-    if not protocol.calls_tools_by_schema:
-        return f"<{call.tool}> {call.text} </{call.tool}>"
-    return protocol.call(call.tool, dict(call.arguments or {}))
 
 
 def show(name: str, text: str) -> str:
@@ -42,7 +35,7 @@ def show(name: str, text: str) -> str:
     for one in protocols.PROTOCOLS:
         protocol = protocols.create(one, [name])
         call = Call(name, arguments=raw) if protocol.calls_tools_by_schema else Call(name, text)
-        asked = turn(protocol, call)
+        asked = protocol.call(call)
         action = protocol.action(asked)
         if action.kind != "calls":
             raise InputError(f"protocol {one} reads no call in {asked!r}: {action.text}")

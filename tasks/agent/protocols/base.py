@@ -78,6 +78,7 @@ class Protocol(Interface):
         stop: strings at which generation hands over to the system; they are kept in the output.
         tokens: marks for a tokenizer that gives each an id of its own.
         ends_turn: whether the end token closes every turn, also one that goes on.
+        cites: whether answers name the passages that they rest on.
     """
 
     @property
@@ -88,6 +89,8 @@ class Protocol(Interface):
     def calls_tools_by_schema(self) -> bool: ...
     @property
     def ends_turn(self) -> bool: ...
+    @property
+    def cites(self) -> bool: ...
     @property
     def stop(self) -> list[str]: ...
     @property
@@ -127,6 +130,10 @@ class Protocol(Interface):
         """Make a foreign text unable to open or close a block of the protocol or of the chat template."""
         ...
 
+    def call(self, call: Call, thought: str | None = None) -> str:
+        """Text of a turn that makes this call, without end token."""
+        ...
+
     def search(self, query: str, thought: str | None = None) -> str:
         """Text of a turn that searches, without end token."""
         ...
@@ -161,6 +168,7 @@ class Tags:
 
     tools: tuple[str, ...] = ("search",)
     tags: tuple[str, ...] = field(default=())
+    cites: bool = field(init=False, default=False)
 
     def neutralise(self, text: str) -> str:
         """Make a foreign text unable to open or close a block: `<` of any tag of the protocol becomes `‹`.

@@ -6,7 +6,9 @@ Source: the Hermes function-calling format of Nous Research; verl's `HermesToolP
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tasks.agent.protocols.base import Call
 from tasks.agent.protocols.tool_calls import CallError, ToolCalls, checked
@@ -32,6 +34,6 @@ class Hermes(ToolCalls):
             raise CallError("a tool call that is no JSON object")
         return checked(value.get("name"), value.get("arguments"))
 
-    def write(self, tool: str, argument: str, value: str) -> str:
-        """The JSON object of a call with one argument."""
-        return json.dumps({"name": tool, "arguments": {argument: value}}, ensure_ascii=False)
+    def write(self, tool: str, arguments: Mapping[str, Any]) -> str:
+        """The JSON object of a call."""
+        return json.dumps({"name": tool, "arguments": dict(arguments)}, ensure_ascii=False)

@@ -6,8 +6,11 @@ their types when the tool checks its arguments (`Tool.checked`); verl's parser a
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tasks.agent.protocols.base import Call
 from tasks.agent.protocols.tool_calls import CallError, ToolCalls, checked
@@ -45,6 +48,10 @@ class Qwen3Coder(ToolCalls):
             rest = rest[parameter.end() :]
         return checked(tool, arguments)
 
-    def write(self, tool: str, argument: str, value: str) -> str:
-        """The tags of a call with one argument."""
-        return f"<function={tool}>\n<parameter={argument}>\n{value}\n</parameter>\n</function>"
+    def write(self, tool: str, arguments: Mapping[str, Any]) -> str:
+        """The tags of a call; what is no text is written as JSON."""
+        lines = [f"<function={tool}>"]
+        for key, value in arguments.items():
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            lines += [f"<parameter={key}>", text, "</parameter>"]
+        return "\n".join([*lines, "</function>"])

@@ -80,9 +80,13 @@ class SearchR1(Tags):
             return Observation((self.neutralise(text),), role="user")
         return Observation((), notice=f"\n{text}\n")
 
+    def call(self, call: Call, thought: str | None = None) -> str:
+        """Text of a turn that makes this call."""
+        return f"{self.think(thought)}<{call.tool}> {call.text} </{call.tool}>"
+
     def search(self, query: str, thought: str | None = None) -> str:
         """Text of a turn that searches."""
-        return f"{self.think(thought)}<search> {query} </search>"
+        return self.call(Call("search", query), thought)
 
     def answer(self, answer: str, thought: str | None = None, sources: Sequence[int] = ()) -> str:
         """Text of a turn that answers."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from tasks.agent.protocols.base import Action, Call, Observation, Tags
 from tasks.agent.toolbox.base import Result
@@ -45,8 +45,8 @@ class ToolCalls(Tags):
         """
         raise NotImplementedError
 
-    def write(self, tool: str, argument: str, value: str) -> str:
-        """What stands inside the block of a call with one argument."""
+    def write(self, tool: str, arguments: Mapping[str, Any]) -> str:
+        """What stands inside the block of a call."""
         raise NotImplementedError
 
     @property
@@ -92,9 +92,13 @@ class ToolCalls(Tags):
             return Observation((self.neutralise(text),), role="user")
         return Observation(("",), role="user", notice=text)
 
+    def call(self, call: Call, thought: str | None = None) -> str:
+        """Text of a turn that makes this call."""
+        return f"{self.think(thought)}<tool_call>\n{self.write(call.tool, call.arguments or {})}\n</tool_call>"
+
     def search(self, query: str, thought: str | None = None) -> str:
         """Text of a turn that searches."""
-        return f"{self.think(thought)}<tool_call>\n{self.write('search', 'query', query)}\n</tool_call>"
+        return self.call(Call("search", arguments={"query": query}), thought)
 
     def answer(self, answer: str, thought: str | None = None, sources: Sequence[int] = ()) -> str:
         """Text of a turn that answers."""
