@@ -51,7 +51,13 @@ def _run(stage: Stage, tools: Tools) -> Figures:
         stage.say(f"{name}: EM {frames[-1]['em'].mean():.3f} on {len(rows)} questions")
     frame = pd.concat(frames, ignore_index=True)
     frame.to_parquet(stage.out / "trajectories.parquet", index=False)
-    figures = metrics.summarise(frame, confidence=settings.confidence, resamples=settings.bootstrap, seed=params.seed)
+    figures = metrics.summarise(
+        frame,
+        confidence=settings.confidence,
+        resamples=settings.bootstrap,
+        seed=params.seed,
+        cites=setup.protocol.cites,
+    )
     report.write_report(
         stage.out / "report.html",
         figures=figures,

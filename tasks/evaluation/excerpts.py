@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from tasks.agent.protocols import SearchR1
-
-_ROLES = {"think": "thought", "search": "query", "answer": "answer"}
-_BLOCK = re.compile(rf"<({'|'.join(tag for tag in SearchR1().tags if tag in _ROLES)})>(.*?)</\1>", re.DOTALL)
+# Part by tag, in any protocol; a tool's own tags are a query too.
+_PARTS = {"think": "thought", "search": "query", "tool_call": "query", "fact": "fact", "answer": "answer"}
+_MARK = re.compile(r"(<\|\w+\|>(?:(?:system|user|assistant|tool)\n)?)")
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of text and its part: plain, thought, query, answer or gold."""
+    """A piece of text and its part: plain, mark (of the chat), thought, query, fact, answer or gold."""
 
     part: str
     text: str
@@ -32,36 +31,64 @@ class Group:
     ids: list[str]
 
 
-def generated_pieces(text: str) -> list[Piece]:
-    """The blocks of a generated text, tags included, and what stands between them."""
+def generated_pieces(text: str, tools: Iterable[str] = ()) -> list[Piece]:
+    """The blocks of a generated text, tags included, and what stands between them; `tools` have tags of their own."""
+    parts = dict.fromkeys(tools, "query") | _PARTS
+    blocks = re.compile(rf"<({'|'.join(map(re.escape, parts))})>(.*?)</\1>", re.DOTALL)
     pieces, text, end = [], text.strip(), 0
-    for block in _BLOCK.finditer(text):
-        pieces += [Piece("plain", text[end : block.start()]), Piece(_ROLES[block.group(1)], block.group(0))]
+    for block in blocks.finditer(text):
+        pieces += [*plain_pieces(text[end : block.start()]), Piece(parts[block.group(1)], block.group(0))]
         end = block.end()
-    return [piece for piece in (*pieces, Piece("plain", text[end:])) if piece.text]
+    return [*pieces, *plain_pieces(text[end:])]
+
+
+def plain_pieces(text: str) -> list[Piece]:
+    """A text with the marks of the chat template apart."""
+    return [Piece("mark" if n % 2 else "plain", part) for n, part in enumerate(_MARK.split(text)) if part]
 
 
 def observed_pieces(text: str, golden: Sequence[str]) -> list[Piece]:
     """An observation with the golden answers in it marked, as whole words in any case."""
     answers = sorted((re.escape(answer) for answer in golden if answer.strip()), key=len, reverse=True)
     if not answers:
-        return [Piece("plain", text)]
+        return plain_pieces(text)
     parts = re.split(rf"(?<!\w)({'|'.join(answers)})(?!\w)", text, flags=re.IGNORECASE)
-    return [Piece("gold" if i % 2 else "plain", part) for i, part in enumerate(parts) if part]
+    return [piece for i, part in enumerate(parts) for piece in ([Piece("gold", part)] if i % 2 else plain_pieces(part))]
 
 
 def segments(row: Any) -> list[dict[str, Any]]:
-    """The segments of a recorded trajectory with their pieces: kind, tokens, pieces."""
+    """The segments of a recorded trajectory with their pieces: kind, tokens, pieces.
+
+    Golden answers are marked in what tools brought, not in the system's own words or a user's.
+    """
+    tools, golden = {call["tool"] for call in json.loads(row["calls"])}, list(row["golden_answers"])
+
+    def pieces(kind: str, text: str) -> list[Piece]:
+        if kind == "generated":
+            return generated_pieces(text, tools)
+        return observed_pieces(text.strip(), golden if kind == "observation" else [])
+
     return [
-        {
-            "kind": segment["kind"],
-            "tokens": segment["tokens"],
-            "pieces": generated_pieces(segment["text"])
-            if segment["kind"] == "generated"
-            else observed_pieces(segment["text"].strip(), list(row["golden_answers"])),
-        }
-        for segment in json.loads(row["segments"])
+        {"kind": one["kind"], "tokens": one["tokens"], "pieces": pieces(one["kind"], one["text"])}
+        for one in json.loads(row["segments"])
     ]
+
+
+def calls(row: Any) -> list[dict[str, Any]]:
+    """The calls of a recorded trajectory in short: tool, what was asked for, failure or None."""
+    return [
+        {"tool": call["tool"], "asked": _asked(call["arguments"]), "failure": call["failure"]}
+        for call in json.loads(row["calls"])
+    ]
+
+
+def _asked(arguments: str) -> str:
+    """The value of a call's only argument; else the arguments as they are."""
+    try:
+        values = json.loads(arguments)
+    except ValueError:
+        return arguments
+    return str(next(iter(values.values()))) if isinstance(values, dict) and len(values) == 1 else arguments
 
 
 def groups(earlier: pd.DataFrame, later: pd.DataFrame, names: tuple[str, str]) -> list[Group]:

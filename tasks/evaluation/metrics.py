@@ -2,7 +2,8 @@
 
 Rates have Wilson's interval, means a bootstrap interval. A comparison is paired, question by question: its
 interval is a bootstrap of the differences, its p McNemar's exact test for rates and Wilcoxon's otherwise.
-No p is corrected for the number of comparisons.
+No p is corrected for the number of comparisons. An answer without a citation has precision 0; citation recall is
+that of the questions whose gold passages are known.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tasks.evaluation import endings
 from tasks.evaluation.intervals import Bootstrap, Interval, mcnemar, mean_interval, rate_interval, wilcoxon
 
 # Figure: column of the trajectories.
@@ -24,11 +26,14 @@ METRICS = {
     "searches": "searches",
     "turns": "turns",
 }
+CITATIONS = {"citation_precision": "citation_precision", "citation_recall": "citation_recall"}
 RATES = ("success", "em", "format_rate")
 SLICE_METRICS = ("em", "searches")
 
 
-def summarise(frame: pd.DataFrame, *, confidence: float, resamples: int, seed: int) -> dict[str, Any]:
+def summarise(
+    frame: pd.DataFrame, *, confidence: float, resamples: int, seed: int, cites: bool = False
+) -> dict[str, Any]:
     """Summarise trajectories of several models on the same questions.
 
     Args:
@@ -37,16 +42,22 @@ def summarise(frame: pd.DataFrame, *, confidence: float, resamples: int, seed: i
         confidence: level of all intervals, in (0, 1).
         resamples: bootstrap resamples.
         seed: of the bootstrap.
+        cites: whether the protocol has cited answers; the figures of `CITATIONS` come with them.
 
     Returns:
         `{"models": {MODEL: {METRIC: {"mean", "low", "high"}, "n"}}, "comparisons": {"LATER-EARLIER": {METRIC:
-        {"mean", "low", "high", "p"}}}, "slices": {MODEL: {"hops-2" | "source-NAME": {METRIC: ..., "n"}}}}`
+        {"mean", "low", "high", "p"}}}, "slices": {MODEL: {"hops-2" | "source-NAME": {METRIC: ..., "n"}}}, "endings":
+        {MODEL: ...}}`; for the last see `endings.count`
 
     Raises:
         ValueError: there is no trajectory, the models' questions differ, one occurs twice, or a figure is
             missing.
     """
     how = Bootstrap(confidence, resamples, seed)
+    metrics = list(METRICS)
+    if cites:
+        frame = frame.assign(citation_precision=frame["citation_precision"].fillna(0.0))
+        metrics += [name for name, column in CITATIONS.items() if frame[column].notna().any()]
     models = _by_model(frame)
     # An environment's success may be graded; it is a rate only where it is 0 or 1 throughout.
     rates = {metric for metric in RATES if frame[METRICS[metric]].isin([0, 1]).all()}
@@ -56,17 +67,18 @@ def summarise(frame: pd.DataFrame, *, confidence: float, resamples: int, seed: i
         return rate_interval(values, confidence) if metric in rates else mean_interval(values, how)
 
     def difference(later: pd.DataFrame, earlier: pd.DataFrame, metric: str) -> dict[str, float]:
+        # What a question lacks, it lacks for every model.
         first, second = _values(later, metric), _values(earlier, metric)
         test = mcnemar if metric in rates else wilcoxon
         return {**mean_interval(first - second, how).plain(), "p": test(first, second)}
 
     return {
         "models": {
-            name: {**{metric: interval(part, metric).plain() for metric in METRICS}, "n": len(part)}
+            name: {**{metric: interval(part, metric).plain() for metric in metrics}, "n": len(part)}
             for name, part in models.items()
         },
         "comparisons": {
-            f"{later}-{earlier}": {metric: difference(models[later], models[earlier], metric) for metric in METRICS}
+            f"{later}-{earlier}": {metric: difference(models[later], models[earlier], metric) for metric in metrics}
             for later, earlier in _pairs(list(models))
         },
         "slices": {
@@ -76,6 +88,7 @@ def summarise(frame: pd.DataFrame, *, confidence: float, resamples: int, seed: i
             }
             for name, part in models.items()
         },
+        "endings": {name: endings.count(part) for name, part in models.items()},
     }
 
 
@@ -99,7 +112,7 @@ def _by_model(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def _values(part: pd.DataFrame, metric: str) -> np.ndarray:
-    return part[METRICS[metric]].to_numpy(dtype=np.float64)
+    return part[(METRICS | CITATIONS)[metric]].dropna().to_numpy(dtype=np.float64)
 
 
 def _pairs(names: list[str]) -> Iterator[tuple[str, str]]:

@@ -5,6 +5,7 @@ Style, charts and text are inside it; nothing is fetched. All text of models and
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from tasks.evaluation import charts, climb, excerpts
+from tasks.evaluation.endings import COUNTED
 
 TEMPLATE = "report.html.j2"
 # Figure, heading, whether it is a share (shown in per cent).
@@ -23,6 +25,10 @@ _COLUMNS = (
     ("format_rate", "In form", True),
     ("searches", "Searches", False),
     ("turns", "Turns", False),
+)
+_CITATIONS = (
+    ("citation_precision", "Citation precision", True),
+    ("citation_recall", "Citation recall", True),
 )
 _SUCCESS = ("success", "Success", True)
 _NAMES = {"base": "Base", "sft": "SFT", "rl": "RL"}
@@ -52,15 +58,18 @@ def write_report(
     models = list(figures["models"])
     # Where success is exact match, one column says both.
     same = all(model["success"] == model["em"] for model in figures["models"].values())
+    first = figures["models"][models[0]]
+    columns = [*(() if same else (_SUCCESS,)), *_COLUMNS, *(column for column in _CITATIONS if column[0] in first)]
     page = _environment().get_template(TEMPLATE)
     html = page.render(
         profile=profile,
-        questions=figures["models"][models[0]]["n"],
+        questions=first["n"],
         models=[{"id": name, "name": name_of(name), **figures["models"][name]} for name in models],
-        columns=_COLUMNS if same else (_SUCCESS, *_COLUMNS),
+        columns=columns,
         main="em" if same else "success",
         comparisons=[_comparison(pair, values) for pair, values in figures["comparisons"].items()],
         slices=_slices(figures["slices"], models),
+        endings=_endings(figures["endings"], models),
         climb=Markup(climb.svg(validation)),  # noqa: S704  matplotlib escapes
         validated={kind: at["n"] for kinds in validation.values() for kind, at in kinds.items()},
         curves=[(title, Markup(svg)) for title, svg in charts.curves(steps)],  # noqa: S704  matplotlib escapes
@@ -117,6 +126,31 @@ def _slices(slices: Mapping[str, Any], models: Sequence[str]) -> list[dict[str, 
     ]
 
 
+def _endings(counted: Mapping[str, Any], models: Sequence[str]) -> list[dict[str, Any]]:
+    """Rows of counts, a count a model: every ending, then whatever else occurred."""
+
+    def row(name: str, bad: bool, values: list[int]) -> dict[str, Any]:
+        return {"name": name, "bad": bad, "values": values}
+
+    def kinds(key: str) -> list[str]:
+        return sorted({kind for model in models for kind in counted[model][key]})
+
+    rows = [
+        row(f"ended by {reason}", False, [counted[model]["stopped_by"].get(reason, 0) for model in models])
+        for reason in kinds("stopped_by")
+    ]
+    rows.append(row("tool calls", False, [counted[model]["calls"] for model in models]))
+    rows += [
+        row(f"failed calls: {kind}", True, [counted[model]["failed_calls"].get(kind, 0) for model in models])
+        for kind in kinds("failed_calls")
+    ]
+    for key, name in COUNTED.items():
+        values = [counted[model][key] for model in models]
+        if any(values):
+            rows.append(row(name, key != "forced_answer", values))
+    return rows
+
+
 def _examples(frame: pd.DataFrame, models: Sequence[str], count: int) -> dict[str, Any]:
     """Trajectories of the last two models side by side, or of the only one."""
     shown = list(models[-2:])
@@ -140,7 +174,10 @@ def _run(model: str, row: Any) -> dict[str, Any]:
     return {
         "name": name_of(model),
         "row": row,
-        "queries": list(row["queries"]),
+        "calls": excerpts.calls(row),
+        "cited": list(row["cited"]),
+        "precision": None if pd.isna(row["citation_precision"]) else row["citation_precision"],
+        "facts": len(json.loads(row["facts"])),
         # pandas turns the None of an episode without an answer into NaN.
         "answer": None if pd.isna(row["answer"]) else row["answer"],
         "segments": excerpts.segments(row),

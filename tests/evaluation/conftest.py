@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tasks.agent.trajectory import Segment, Trajectory
+from tasks.agent.trajectory import CallRecord, Segment, Trajectory
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +34,7 @@ def trajectories() -> Callable[..., pd.DataFrame]:
                     ],
                     queries=[f"Person{n}"],
                     passage_ids=[["p"]],
+                    calls=[CallRecord("search", f"Person{n}", 0.1)],
                     turns=2,
                     answer=answer,
                     stop_reason="answer",

@@ -13,6 +13,8 @@ def frame_of(**em: list[float]) -> pd.DataFrame:
         {
             "model": model, "question_id": f"q{n}", "data_source": "a" if n < 2 else "b", "hops": 1 + n % 2,
             "success": value, "em": value, "f1": value / 2, "format_valid": bool(n), "searches": n, "turns": n + 1,
+            "stop_reason": "answer" if n else "turns", "calls": json.dumps([{"failure": None}] * n),
+            "invalid_turns": 0, "forced_answer": False, "copied_example": False,
         }
         for model, values in em.items()
         for n, value in enumerate(values)
@@ -80,3 +82,36 @@ def test_wrong_frames_are_refused() -> None:
         summarise(pd.concat([frame, frame]), **SETTINGS)
     with pytest.raises(ValueError, match="missing in column 'f1'"):
         summarise(frame.assign(f1=[0, None, 0, 0]), **SETTINGS)
+
+
+def test_citations_are_figures_where_the_protocol_has_them() -> None:
+    frame = frame_of(sft=[0, 1, 0, 1], rl=[1, 1, 1, 1])
+    frame["citation_precision"] = [None, 0.5, None, 1.0, None, 1.0, 1.0, 1.0]
+    frame["citation_recall"] = [None, 0.5, 0.0, 1.0, None, 1.0, 0.5, 1.0]  # q0: no gold passage is known
+    assert "citation_precision" not in summarise(frame, **SETTINGS)["models"]["rl"]
+    figures = summarise(frame, **SETTINGS, cites=True)
+    of = {name: (model["citation_precision"]["mean"], model["citation_recall"]["mean"])
+          for name, model in figures["models"].items()}  # fmt: skip
+    assert of == {"sft": (1.5 / 4, 0.5), "rl": (3 / 4, pytest.approx(2.5 / 3))}
+    gain = figures["comparisons"]["rl-sft"]
+    assert gain["citation_precision"]["mean"] == 0.375 and gain["citation_recall"]["mean"] == pytest.approx(1 / 3)
+    frame["citation_recall"] = None
+    unknown = summarise(frame, **SETTINGS, cites=True)["models"]["rl"]
+    assert "citation_precision" in unknown and "citation_recall" not in unknown
+
+
+def test_endings_are_counted_by_model() -> None:
+    frame = frame_of(sft=[0, 1, 0, 1], rl=[1, 1, 1, 1])
+    calls = [{"failure": None}, {"failure": "timeout"}, {"failure": "raised"}, {"failure": "timeout"}]
+    frame.loc[0, "calls"] = json.dumps(calls)
+    frame.loc[5, ["invalid_turns", "copied_example"]] = [2, True]
+    assert summarise(frame, **SETTINGS)["endings"] == {
+        "sft": {
+            "stopped_by": {"answer": 3, "turns": 1}, "calls": 4 + 1 + 2 + 3, "invalid_turns": 0,
+            "failed_calls": {"raised": 1, "timeout": 2}, "forced_answer": 0, "copied_example": 0,
+        },
+        "rl": {
+            "stopped_by": {"answer": 3, "turns": 1}, "calls": 6, "invalid_turns": 2,
+            "failed_calls": {}, "forced_answer": 0, "copied_example": 1,
+        },
+    }  # fmt: skip

@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tasks.agent import protocols
 from tasks.evaluation import climb, excerpts, metrics
 from tasks.evaluation.charts import PANELS, curves, series
 from tasks.evaluation.report import p_value, share, signed, write_report
@@ -27,13 +28,14 @@ class Page(HTMLParser):
 
     def __init__(self, html: str) -> None:
         super().__init__()
-        self.text, self.open, self.tags, self.addresses = "", [], [], []
+        self.text, self.open, self.tags, self.addresses, self.classes = "", [], [], [], []
         self.feed(html)
         assert not self.open
 
     def handle_starttag(self, tag: str, attrs: list) -> None:
         self.tags.append(tag)
         self.addresses += [value for name, value in attrs if name in {"src", "href", "xlink:href", "data"}]
+        self.classes += [value for name, value in attrs if name == "class"]
         if tag not in VOID:
             self.open.append(tag)
 
@@ -125,13 +127,13 @@ def test_an_example_says_first_what_was_searched_and_answered(page) -> None:
 def test_an_episode_without_search_and_answer_says_so(tmp_path: Path, trajectories) -> None:
     frame = trajectories({"sft": 0.0, "rl": 1.0})
     silent = frame["model"] == "sft"
-    frame["queries"] = [[] if quiet else queries for quiet, queries in zip(silent, frame["queries"], strict=True)]
+    frame.loc[silent, "calls"] = "[]"
     frame.loc[silent, "answer"] = None
     figures = metrics.summarise(frame, confidence=0.95, resamples=200, seed=0)
     path = tmp_path / "r.html"
     write_report(path, figures=figures, frame=frame, steps=STEPS, validation=VALIDATION, examples=1, profile="x")
     text = " ".join(Page(path.read_text(encoding="utf-8")).text.split())
-    assert "no search→no answer" in text and "nan" not in text.lower()
+    assert "no call→no answer" in text and "nan" not in text.lower()
 
 
 def test_it_is_the_same_from_run_to_run(page) -> None:
@@ -157,6 +159,68 @@ def test_generated_text_is_cut_at_its_blocks() -> None:
     assert [(piece.part, piece.text) for piece in pieces] == [
         ("plain", "so "), ("thought", "<think> a </think>"), ("plain", "\n"), ("query", "<search> b </search>"),
     ]  # fmt: skip
+
+
+def test_blocks_of_every_protocol_are_cut_and_marks_of_the_chat_set_apart() -> None:
+    text = '<fact> a [1] </fact>\n<tool_call>\n{"name": "x"}\n</tool_call><|im_end|>\n<sum> 1 + 1 </sum>'
+    assert [(piece.part, piece.text) for piece in excerpts.generated_pieces(text, {"sum"})] == [
+        ("fact", "<fact> a [1] </fact>"), ("plain", "\n"),
+        ("query", '<tool_call>\n{"name": "x"}\n</tool_call>'), ("mark", "<|im_end|>"), ("plain", "\n"),
+        ("query", "<sum> 1 + 1 </sum>"),
+    ]  # fmt: skip
+    framed = excerpts.observed_pieces("<|im_start|>tool\nIn Bath<|im_end|>", ["Bath"])
+    assert [(piece.part, piece.text) for piece in framed] == [
+        ("mark", "<|im_start|>tool\n"), ("plain", "In "), ("gold", "Bath"), ("mark", "<|im_end|>"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(protocols.PROTOCOLS))
+def test_what_a_protocol_writes_has_its_colours(name: str) -> None:
+    protocol = protocols.create(name, ["search"])
+    turns = protocol.search("Ada", "hm") + protocol.fact("Ada is.", [1]) + protocol.answer("Ada", sources=[1])
+    parts = [piece.part for piece in excerpts.generated_pieces(turns) if piece.part != "plain"]
+    assert parts == ["thought", "query", *(["fact"] if protocol.cites else []), "answer"]
+
+
+def test_a_trajectory_with_everything_in_it_is_shown(tmp_path: Path, trajectories) -> None:
+    frame = everything(trajectories)
+    figures = metrics.summarise(frame, confidence=0.95, resamples=200, seed=0, cites=True)
+    path = tmp_path / "r.html"
+    write_report(path, figures=figures, frame=frame, steps=STEPS, validation=VALIDATION, examples=1, profile="x")
+    parsed = Page(path.read_text(encoding="utf-8"))
+    words = " ".join(parsed.text.split())
+    assert "Person1 timeout→sum: 1 + 1→sum: 2 + 2→Town" in words
+    assert "1 fact · cites p, a passage never shown · precision 50.0 %" in words
+    assert {"segment notice", "segment user", "segment observation", "segment generated"} <= set(parsed.classes)
+    assert "Citation precision %" in words and "failed calls: timeout 0 40" in words
+    assert "ended by answer 40 40" in words and "copied examples 0 40" in words and "forced" not in words
+
+
+def everything(trajectories) -> pd.DataFrame:
+    """Trajectories whose second model's have segments of every kind, failed calls, facts and citations."""
+    frame = trajectories({"sft": 0.0, "rl": 1.0})
+    rl = frame["model"] == "rl"
+    said = [
+        ("generated", "<think> hm </think>\n<search> Person1 </search>"),
+        ("observation", "\n<information> Error: it took too long.</information>\n"),
+        ("generated", "So"),
+        ("notice", "\nThat asked for nothing. End a turn with <search> ... </search>.\n"),
+        ("generated", "<fact> Person1 was born in Town. [1] </fact>\n<answer> Hut [1] </answer><|im_end|>"),
+        ("user", "<|im_start|>user\nThat is not right. Look again.<|im_end|>\n<|im_start|>assistant\n"),
+        ("generated", "<sum> 1 + 1 </sum>"),
+        ("observation", "\n<information> Doc 1 (Title: Person1) Born in Town.\n</information>\n"),
+        ("generated", "<answer> Town [1][9] </answer>"),
+    ]
+    asked = [("search", "Person1", "timeout"), ("sum", "1 + 1", None), ("sum", '{"expression": "2 + 2"}', None)]
+    segments = [{"kind": kind, "text": text, "tokens": 9, "mask": int(kind == "generated")} for kind, text in said]
+    calls = [{"tool": t, "arguments": a, "seconds": 0.1, "failure": f} for t, a, f in asked]
+    frame.loc[rl, "segments"], frame.loc[rl, "calls"] = json.dumps(segments), json.dumps(calls)
+    frame.loc[rl, "facts"] = json.dumps([{"text": "Person1 was born in Town.", "sources": ["p"]}])
+    frame["cited"] = [["p", None] if of == "rl" else [] for of in frame["model"]]
+    frame.loc[rl, ["citation_precision", "citation_recall"]] = 0.5
+    frame.loc[~rl, "citation_recall"] = 0.0
+    frame.loc[rl, "copied_example"] = True
+    return frame
 
 
 def test_golden_answers_are_marked_as_whole_words() -> None:

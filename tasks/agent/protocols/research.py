@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from tasks.agent.protocols.base import Action, Fact
@@ -26,6 +26,7 @@ class Research(SearchR1):
     """Search-R1's tags and `<fact> text [n] </fact>`; passages are shown as `[n] (Title: title) text`."""
 
     name: str = "research"
+    cites: bool = field(init=False, default=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tags", ("think", *self.tools, "information", "fact", "answer"))
