@@ -12,12 +12,15 @@ import pandas as pd
 
 # Part by tag, in any protocol; a tool's own tags are a query too.
 _PARTS = {"think": "thought", "search": "query", "tool_call": "query", "fact": "fact", "answer": "answer"}
-_MARK = re.compile(r"(<\|\w+\|>(?:(?:system|user|assistant|tool)\n)?)")
+_MARK = re.compile(r"(<\|\w+\|>(?:(?:system|user|assistant|tool)(?:\n|\Z))?)")
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of text and its part: plain, mark (of the chat), thought, query, fact, answer or gold."""
+    """A piece of text and its part: plain, mark (of the chat), thought, query, fact, answer, earlier or gold.
+
+    `earlier` is an answer that another one has replaced.
+    """
 
     part: str
     text: str
@@ -68,10 +71,17 @@ def segments(row: Any) -> list[dict[str, Any]]:
             return generated_pieces(text, tools)
         return observed_pieces(text.strip(), golden if kind == "observation" else [])
 
-    return [
+    found = [
         {"kind": one["kind"], "tokens": one["tokens"], "pieces": pieces(one["kind"], one["text"])}
         for one in json.loads(row["segments"])
     ]
+    answered = False
+    for segment in reversed(found):
+        for n, piece in reversed(list(enumerate(segment["pieces"]))):
+            if piece.part == "answer":
+                segment["pieces"][n] = Piece("earlier" if answered else "answer", piece.text)
+                answered = True
+    return found
 
 
 def calls(row: Any) -> list[dict[str, Any]]:

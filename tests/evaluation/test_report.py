@@ -192,6 +192,10 @@ def test_a_trajectory_with_everything_in_it_is_shown(tmp_path: Path, trajectorie
     assert "Person1 timeout→sum: 1 + 1→sum: 2 + 2→Town" in words
     assert "1 fact · cites p, a passage never shown · precision 50.0 %" in words
     assert {"segment notice", "segment user", "segment observation", "segment generated"} <= set(parsed.classes)
+    # The answer that the user sent back is not coloured as the one that counts.
+    assert [name for name in parsed.classes if name.startswith(("answer", "earlier"))][-3:] == [
+        "answer good", "earlier", "answer good",
+    ]  # fmt: skip
     assert "Citation precision %" in words and "failed calls: timeout 0 40" in words
     assert "ended by answer 40 40" in words and "copied examples 0 40" in words and "forced" not in words
 
