@@ -56,11 +56,16 @@ def open_setup(
     """
     opened = open_tools(tools, episode, retrieval, index)
     protocol = protocols.create(episode.protocol, opened.names)
+    chat = Chat(tokenizer, opened.schemas if protocol.calls_tools_by_schema else ())
+    if protocol.ends_turn:
+        chat.require("tool", "user")
+    elif episode.interaction is not None:
+        chat.require("user")
     return Setup(
         protocol=protocol,
         environment=environments.create(environment),
         tools=opened,
-        chat=Chat(tokenizer, opened.schemas if protocol.calls_tools_by_schema else ()),
+        chat=chat,
         budget=Budget(
             max_turns=episode.max_turns,
             max_response_tokens=episode.max_response_tokens,
