@@ -55,16 +55,18 @@ class Doubter:
 
 
 class Engine:
-    """Gives ids turn by turn, cut at `max_tokens`, each with its own log-probability; then hangs or says nothing."""
+    """Gives ids turn by turn, cut at `max_tokens`, each with its own log-probability; then says nothing or hangs."""
 
-    def __init__(self, turns: list[list[int]], hangs: bool = False) -> None:
-        self._turns, self._hangs = turns, hangs
+    def __init__(self, turns: list[list[int]]) -> None:
+        self._turns = turns
+        self.deadline: asyncio.Timeout | None = None  # where there is one, it hangs at last, and the deadline is then
         self.asked: list[list[int]] = []
         self.gave: list[Generation] = []
         self.limits: list[int] = []
 
     async def __call__(self, prompt_ids: list[int], *, max_tokens: int, stop: list[str]) -> Generation:
-        if len(self.gave) == len(self._turns) and self._hangs:
+        if len(self.gave) == len(self._turns) and self.deadline is not None:
+            self.deadline.reschedule(asyncio.get_running_loop().time())
             await asyncio.sleep(60)
         ids = self._turns[len(self.gave)][:max_tokens] if len(self.gave) < len(self._turns) else []
         self.asked.append(list(prompt_ids))
@@ -232,11 +234,19 @@ def test_an_observation_cut_in_its_middle(made, row, name) -> None:
 
 @every
 @pytest.mark.parametrize("last", ["observation", "notice", "user"])
-def test_a_trajectory_that_ends_in_what_it_was_shown(made, row, name, last) -> None:
+def test_a_trajectory_that_ends_in_what_it_was_shown(made, row, monkeypatch, name, last) -> None:
     protocol = create(name, ("search",))
     text = {"observation": protocol.search("Kashi"), "notice": "nothing", "user": protocol.answer("Teno")}[last]
-    engine = Engine([ids_of(made, text)], hangs=True)
-    trajectory = play(name, made, row, engine, user=True, correct_invalid=True, deadline_seconds=0.3)
+    engine, timeout = Engine([ids_of(made, text)]), asyncio.timeout
+
+    def first(seconds: float | None) -> asyncio.Timeout:
+        """The episode's deadline is the first time-out of all."""
+        opened = timeout(seconds)
+        engine.deadline = engine.deadline or opened
+        return opened
+
+    monkeypatch.setattr(asyncio, "timeout", first)
+    trajectory = play(name, made, row, engine, user=True, correct_invalid=True, deadline_seconds=50)
     check(trajectory, engine)
     assert kinds(trajectory) == ["generated", last]
     assert trajectory.stop_reason == "deadline" and trajectory.response_mask[-1] == 0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from verl.experimental.agent_loop.tool_parser import ToolParser
 from verl.tools.schemas import OpenAIFunctionToolSchema
 
@@ -107,6 +107,22 @@ def test_values_get_the_types_that_verl_reads_out_of_the_schema(values) -> None:
     (call,) = Qwen3Coder().action(turn).calls
     assert call.arguments is not None
     assert tool.checked(call.arguments).model_dump() == Everything.model_validate(said).model_dump() == values
+
+
+class Maybe(BaseModel):
+    text: str
+    whole: int | None
+
+
+def test_null_is_no_value_where_text_does_not_fit_and_a_word_where_it_does() -> None:
+    class Asker(Taker):
+        Arguments = Maybe
+
+    tool = Asker(Context())
+    assert tool.checked({"text": "null", "whole": "null"}) == Maybe(text="null", whole=None)
+    for wrong in ({"text": "a", "whole": "["}, {"text": ["a"], "whole": "1"}, {"whole": "1"}, {}):
+        with pytest.raises(ValidationError):
+            tool.checked(wrong)
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ def test_a_cancellation_that_comes_as_the_work_ends_is_not_lost() -> None:
 def test_work_that_hangs_is_given_up() -> None:
     start = time.perf_counter()
     with pytest.raises(TimeoutError):
-        asyncio.run(bounded(lambda: time.sleep(2), 0.05))
-    assert time.perf_counter() - start < 1
+        asyncio.run(bounded(lambda: time.sleep(20), 0.05))
+    assert time.perf_counter() - start < 10
 
 
 def test_what_no_future_can_carry_is_an_error_of_the_work() -> None:
