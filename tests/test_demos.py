@@ -245,6 +245,13 @@ def test_own_demonstrations_leave_rl_its_share(stage, own_file) -> None:
         demos.run(stage(4, 1, files=files, rl_share=0.95))
 
 
+def test_without_a_tool_that_searches_there_are_none(stage, make_stage) -> None:
+    stage(2, 1)
+    made = make_stage("demos", tools={"names": ["calculator"]})
+    with pytest.raises(InputError, match=r"^tools\.names: demonstrations search, and there is no tool search"):
+        demos.run(made)
+
+
 def test_the_seed_decides_which_questions(stage) -> None:
     drawn = []
     for seed in (1, 1, 2):

@@ -15,16 +15,21 @@ pytestmark = pytest.mark.slow
 PROGRAM = """
 import json, sys
 from pathlib import Path
-from tasks.agent import environments
+from tasks.agent import environments, protocols
+from tasks.agent.chat import Chat
+from tasks.agent.episode import Budget, Setup
+from tasks.agent.toolbox import Passage, Result
 from tasks.evaluation.vllm_engine import Engine
 from tasks.params import Environment, Episode
-from tasks.retrieval import Hit, Passage
 from tasks.training.sanity import compare_with_transformers
 
 
 class Library:
-    async def search(self, query):
-        return [Hit(Passage("p", "Kashi", "Kashi was born in Rove."), 1.0)]
+    async def call(self, trajectory_id, calls):
+        return [Result("", (Passage("p", "Kashi", "Kashi was born in Rove."),)) for _ in calls]
+
+    async def release(self, trajectory_id):
+        pass
 
 
 if __name__ == "__main__":
@@ -32,9 +37,13 @@ if __name__ == "__main__":
     episode = Episode.model_validate(settings["episode"])
     reward = {"em": {"weight": 1.0}, "format": {"weight": 0.1}}
     environment = environments.create(Environment(name="search", reward=reward))
+    limits = ("max_turns", "max_response_tokens", "max_turn_tokens", "max_observation_tokens")
+    budget = Budget(**{name: getattr(episode, name) for name in limits})
 
     def play(**sampling):
-        return engine.play(settings["rows"], environment=environment, tools=Library(), episode=episode, **sampling)
+        protocol = protocols.create(episode.protocol, ["search"])
+        setup = Setup(protocol, environment, Library(), Chat(engine.tokenizer), budget)
+        return engine.play(settings["rows"], setup=setup, **sampling)
 
     def ids(trajectories):
         return [t.response_ids for t in trajectories]
@@ -77,10 +86,10 @@ if __name__ == "__main__":
 
 @pytest.fixture(scope="module")
 def result(
-    make_model: Callable[..., Path], question_row: Callable[..., dict[str, Any]], tmp_path_factory
+    make_model: Callable[..., Path], question_row: Callable[..., dict[str, Any]], defaults, tmp_path_factory
 ) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("engine")
-    episode = {
+    episode = defaults.episode.model_dump() | {
         "protocol": "search-r1",
         "prompt": "{question}",
         "max_turns": 3,

@@ -1,9 +1,11 @@
 """Demonstrations as verl's SFT trainer reads them, against the episodes they are to teach."""
 
 import asyncio
+import copy
+import json
+from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -12,10 +14,10 @@ from verl.trainer.sft_trainer import create_sft_dataset
 from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 
 from tasks.agent.chat import Chat
-from tasks.agent.demonstrations import SCHEMA, demonstrate
+from tasks.agent.demonstrations import demonstrate, table
 from tasks.agent.environments.search.environment import Environment, SearchParams
 from tasks.agent.episode import Budget, Generation, Setup, run_episode
-from tasks.agent.protocols import SearchR1
+from tasks.agent.protocols import Hermes, SearchR1
 from tasks.agent.toolbox import Passage, Result
 from tasks.training.sft_config import sft_overrides
 from tasks.training.sft_dataset import demonstration_ids
@@ -28,7 +30,7 @@ class Library:
     names = ("search",)
 
     async def call(self, trajectory_id: str, calls) -> list[Result]:
-        return [self._search(call.text) for call in calls]
+        return [self._search(call.text or call.arguments["query"]) for call in calls]
 
     async def release(self, trajectory_id: str) -> None: ...
 
@@ -66,7 +68,12 @@ def episode(row, setup, tokenizer, demonstration):
 @pytest.fixture(scope="module")
 def dataset(demonstration, tokenizer, defaults, tmp_path_factory):
     path = tmp_path_factory.mktemp("demos") / "train.parquet"
-    pq.write_table(pa.Table.from_pylist([demonstration.record()] * 3, SCHEMA), path)
+    pq.write_table(table([demonstration] * 3, []), path)
+    return loaded(path, tokenizer, defaults)
+
+
+def loaded(path: Path, tokenizer, defaults):
+    """The rows as verl's trainer loads them, and its configuration."""
     overrides = sft_overrides(
         defaults.sft, defaults.episode, model=Path("m"), train=path, validation=path, checkpoints=Path("c"),
         seed=0, dtype="float32", gpu=False,
@@ -86,6 +93,26 @@ def test_verls_own_loading_gives_the_ids_of_the_episode_and_the_end_token(datase
     assert 0 < sum(episode.response_mask) < len(episode.response_mask)
     assert item["position_ids"].tolist() == list(range(len(ids)))
     assert episode.success == 1.0 and len(episode.queries) == 2
+
+
+def test_schemas_that_the_template_shows_are_in_the_prompt(row, setup, tokenizer, defaults, tmp_path: Path) -> None:
+    schemas = [
+        {"type": "function", "function": {"name": name, "description": "d", "parameters": {name: "x"}}}
+        for name in ("search", "sum")
+    ]
+    showing = copy.deepcopy(tokenizer)
+    showing.chat_template = "{% for tool in tools or [] %}{{ tool | tojson }}{% endfor %}" + tokenizer.chat_template
+    chat = Chat(showing, schemas)
+    assert chat.shows_tools()
+    of_calls = replace(
+        setup, protocol=Hermes(), chat=chat, budget=replace(BUDGET, max_response_tokens=600, max_turn_tokens=99)
+    )
+    made = asyncio.run(demonstrate(row, setup=of_calls, think=False))
+    pq.write_table(table([made], schemas), tmp_path / "train.parquet")
+    (item,), _ = loaded(tmp_path / "train.parquet", showing, defaults)
+    asked = chat.prompt_ids(row["prompt"])
+    assert item["input_ids"].tolist()[: len(asked)] == asked and not item["loss_mask"][: len(asked)].any()
+    assert all(showing.decode(asked).count(json.dumps(one)) == 1 for one in schemas)
 
 
 def test_verls_collator_takes_the_rows(dataset) -> None:

@@ -1,10 +1,12 @@
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tasks.agent import protocols
 from tasks.agent.demonstrations import demonstrate
 from tasks.agent.demonstrations.held_out import HeldOut
 from tasks.agent.demonstrations.own import read_own
@@ -212,6 +214,19 @@ def test_a_question_keeps_the_budget_of_the_prompt(read) -> None:
     assert len(read(GOOD, max_prompt_tokens=27).taken) == 1
     with pytest.raises(InputError, match=r"question: its prompt has 27 tokens, not 26 .*1 too_long"):
         read(GOOD, max_prompt_tokens=26)
+
+
+@pytest.mark.parametrize("name", [name for name in protocols.PROTOCOLS if name != "search-r1"])
+def test_another_protocol_has_no_own_demonstrations(read, setup, name: str) -> None:
+    other = replace(setup, protocol=protocols.create(name, ["search"]))
+    with pytest.raises(InputError, match=rf"^demos\.files: .* form of search-r1, and episode\.protocol is {name};"):
+        read(GOOD, setup=other)
+
+
+def test_a_search_that_fails_makes_a_row_faulty(read) -> None:
+    broken = {**GOOD, "chosen": CHOSEN.replace("<search> Ada", "<search> Broken")}
+    with pytest.raises(InputError, match=r"the search for 'Broken' has failed .*: 1 search_failed\)"):
+        read(broken)
 
 
 def test_a_longer_budget_is_kept(read, make_setup) -> None:
