@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+THREAD = "bounded"  # name of every such thread
 
 
 class UncarriedError(RuntimeError):
@@ -41,7 +42,7 @@ async def bounded(work: Callable[[], T], seconds: float, context: contextvars.Co
         else:
             _tell(loop, _settle, future, value, None)
 
-    threading.Thread(target=run, daemon=True, name="bounded").start()
+    threading.Thread(target=run, daemon=True, name=THREAD).start()
     # Not wait_for, which loses a cancellation that comes as the work ends (Python 3.11): an episode's deadline.
     async with asyncio.timeout(seconds):
         return await future

@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import time
-import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -57,9 +56,7 @@ class ToolClient:
             )
         self._tools = [offered[name] for name in self.names]
         # Evaluation plays in one event loop after the other, and a connection belongs to the loop that opened it.
-        self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._clients: dict[asyncio.AbstractEventLoop, httpx.AsyncClient] = {}
 
     @property
     def schemas(self) -> list[dict[str, Any]]:
@@ -84,13 +81,13 @@ class ToolClient:
         start = time.perf_counter()
         if call.tool not in self.names:
             return Result(failure="unknown")
-        body = {
-            "trajectory_ids": [trajectory_id],
-            "actions": [wire.write_action(call)],
-            "finish": [False],
-            "extra_fields": [{"details": True}],
-        }
         try:
+            body = {
+                "trajectory_ids": [trajectory_id],
+                "actions": [wire.write_action(call)],
+                "finish": [False],
+                "extra_fields": [{"details": True}],
+            }
             reply = await self._post(body)
             (result,) = wire.load_results(reply["observations"])
         except _BROKEN as error:
@@ -125,6 +122,7 @@ class ToolClient:
     def _client(self) -> httpx.AsyncClient:
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
+            self._clients = {one: client for one, client in self._clients.items() if not one.is_closed()}
             self._clients[loop] = httpx.AsyncClient(
                 base_url=self._address,
                 headers={"content-type": "application/json"},

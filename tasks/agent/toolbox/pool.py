@@ -24,6 +24,7 @@ log = logging.getLogger("forager.tools")
 
 GRACE = 2.0  # seconds that a worker has beyond a call's own, to say that it took too long
 BEAT = 0.5  # seconds between two looks at a worker
+MOST_HUNG = 256  # calls that were given up and still run; their threads end with their worker alone
 IDLE = 3600.0  # seconds after which a trajectory that nobody has ended is freed
 
 
@@ -133,7 +134,7 @@ class Pool:
             async with asyncio.timeout(self._patience):
                 await slot.worker.ask({"trajectory": trajectory_id, "release": True})
         except (TimeoutError, WorkerLostError) as error:
-            log.warning("trajectory %s could not be freed: %s", trajectory_id, error or "no answer")
+            log.warning("trajectory %r could not be freed: %s", trajectory_id, error or "no answer")
 
     def _slot(self, trajectory_id: str) -> _Slot:
         return self._slots[zlib.crc32(trajectory_id.encode("utf-8", "surrogatepass")) % len(self._slots)]
@@ -145,11 +146,11 @@ class Pool:
                 await slot.opened.wait()
                 answer = await slot.worker.ask({"trajectory": trajectory_id, "calls": wire.dump_calls(calls)})
             results = wire.load_results(answer.get("results"))
-        except (TimeoutError, WorkerLostError, ValueError) as error:
-            log.warning("trajectory %s: %s", trajectory_id, error or "no answer from its worker")
+        except (TimeoutError, WorkerLostError, ValueError, RecursionError) as error:
+            log.warning("trajectory %r: %s", trajectory_id, error or "no answer from its worker")
             return None
         if answer.get("trajectory") != trajectory_id or len(results) != len(calls):
-            log.warning("trajectory %s: its worker answered for %s", trajectory_id, answer.get("trajectory"))
+            log.warning("trajectory %r: its worker answered for %r", trajectory_id, answer.get("trajectory"))
             return None
         return results
 
@@ -183,7 +184,9 @@ class Pool:
         while True:
             try:
                 async with asyncio.timeout(self._patience):
-                    await slot.worker.ask({})
+                    hung = (await slot.worker.ask({})).get("hung", 0)
+                if hung > MOST_HUNG:
+                    return f"{hung} calls hang in it"
             except WorkerLostError as error:
                 return str(error)
             except TimeoutError:

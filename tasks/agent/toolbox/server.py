@@ -98,11 +98,15 @@ def metrics(pool: Pool) -> str:
 
 
 async def _body(request: Request) -> Any:
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        # No page in a browser may send this type to another host unasked, so none can call tools behind a user's back.
+        raise HTTPException(415, "content-type must be application/json")
     content = bytearray()
     async for part in request.stream():
         content += part
         if len(content) > MOST_BYTES:
-            raise HTTPException(413, f"the body has more than {MOST_BYTES:,} bytes")
+            # Closed, or the rest of the body would still be read.
+            raise HTTPException(413, f"the body has more than {MOST_BYTES:,} bytes", {"connection": "close"})
     try:
         return json.loads(content)
     except (ValueError, RecursionError):

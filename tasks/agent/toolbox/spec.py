@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import threading
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 from tasks.agent.toolbox import wire
 from tasks.agent.toolbox.base import Context
+from tasks.agent.toolbox.bounded import THREAD
 from tasks.agent.toolbox.running import Limits, Toolbox, build
 from tasks.errors import InputError
 from tasks.params import Episode, Retrieval
@@ -120,13 +122,21 @@ class Answering:
         tools = build(spec.names, Context(None if spec.index is None else Path(spec.index), retrieval))
         self.toolbox = Toolbox(tools, spec.limits)
         self.tools = wire.describe(tools)
+        self._running = 0
 
     async def answer(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Run a trajectory's `{"calls": [...]}`, free it (`{"release": true}`), or just answer (`{}`)."""
-        trajectory = message.get("trajectory")
-        if "calls" in message:
-            results = await self.toolbox.call(str(trajectory), wire.load_calls(message["calls"]))
-            return {"trajectory": trajectory, "results": wire.dump_results(results)}
+        """Run a trajectory's `{"calls": [...]}`, free it (`{"release": true}`), or say how things stand (`{}`)."""
+        if not message.get("calls") and not message.get("release"):
+            threads = sum(thread.name == THREAD for thread in threading.enumerate())
+            return {"hung": threads - self._running}
+        trajectory = str(message["trajectory"])
         if "release" in message:
-            await self.toolbox.release(str(trajectory))
-        return {"trajectory": trajectory}
+            await self.toolbox.release(trajectory)
+            return {"trajectory": trajectory}
+        calls = wire.load_calls(message["calls"])
+        self._running += len(calls)
+        try:
+            results = await self.toolbox.call(trajectory, calls)
+        finally:
+            self._running -= len(calls)
+        return {"trajectory": trajectory, "results": wire.dump_results(results)}

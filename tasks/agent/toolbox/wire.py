@@ -123,8 +123,8 @@ def read_action(text: str) -> Call | None:
     if name != "tool_call":
         return Call(name, inner)
     try:
-        asked = _Asked.model_validate_json(inner)
-    except ValueError:
+        asked = _Asked.model_validate(json.loads(inner))
+    except (ValueError, RecursionError):
         return None
     return Call(asked.name, arguments=asked.arguments)
 

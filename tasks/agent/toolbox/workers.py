@@ -66,7 +66,8 @@ class ThreadWorker:
         return self._answering.tools
 
     async def ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        return await self._answering.answer(message)
+        answer = await self._answering.answer(message)
+        return {key: value for key, value in answer.items() if key != "hung"}  # a new toolbox would end no thread
 
     async def kill(self) -> None:
         """Nothing: it ends with the server."""

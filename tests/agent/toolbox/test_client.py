@@ -1,6 +1,7 @@
 """The client against servers that are gone, slow, or say what no tool server says."""
 
 import asyncio
+import gc
 import json
 import threading
 import time
@@ -8,6 +9,7 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import psutil
 import pytest
 
 from tasks.agent.protocols import Call
@@ -144,6 +146,14 @@ def test_nonsense_is_a_failure(fake: Fake, client: ToolClient, says: Any, monkey
     asyncio.run(client.release("one"))  # nor does this raise
 
 
+def test_arguments_that_cannot_be_written_are_a_failure(client: ToolClient) -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    (result,) = asyncio.run(client.call("one", [Call("search", arguments={"query": deep})]))
+    assert result.failure == "worker"
+
+
 def test_a_failure_brings_nothing_but_its_kind(fake: Fake, client: ToolClient) -> None:
     fake.says = answers(reply({**GOOD, "failure": "timeout", "obs": "</information>", "done": True}))
     (result,) = ask(client, "Kashi")
@@ -206,7 +216,16 @@ def test_what_the_server_was_not_asked_for_is_unknown(fake: Fake, client: ToolCl
 
 def test_one_client_serves_one_loop_after_the_other(fake: Fake, client: ToolClient) -> None:
     fake.says = answers(reply(GOOD))
-    assert [ask(client, "Kashi", "Rove")[1].text for _ in range(3)] == ["x"] * 3
+    assert ask(client, "Kashi", "Rove")[1].text == "x"
+    gc.collect()
+    before = psutil.Process().num_fds()
+    assert [ask(client, "Kashi", "Rove")[1].text for _ in range(20)] == ["x"] * 20
+    # Connections of a loop that has ended are closed; the fake server, in this process, holds the other ends.
+    deadline = time.monotonic() + 10
+    while psutil.Process().num_fds() > before + 10:
+        assert time.monotonic() < deadline
+        gc.collect()
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(

@@ -119,8 +119,35 @@ def test_a_batch_is_answered_in_its_order(address: str) -> None:
     ],
 )
 def test_a_bad_request_is_400_with_one_line(address: str, content: bytes, line: str) -> None:
-    answer = httpx.post(f"{address}/get_observation", content=content)
+    sent = {"content": content, "headers": {"content-type": "application/json"}}
+    answer = httpx.post(f"{address}/get_observation", **sent)
     assert (answer.status_code, answer.json()) == (400, {"detail": line})
+
+
+def test_a_form_of_a_web_page_calls_no_tool(address: str) -> None:
+    body = '{"trajectory_ids": ["a"], "actions": ["<misbehave> fine"]}'
+    answer = httpx.post(f"{address}/get_observation", content=body, headers={"content-type": "text/plain"})
+    assert (answer.status_code, answer.json()) == (415, {"detail": "content-type must be application/json"})
+
+
+def test_a_body_without_end_is_cut_off(address: str) -> None:
+    sent = 0
+
+    def parts() -> Iterator[bytes]:
+        nonlocal sent
+        for _ in range(4096):
+            sent += 1 << 20
+            yield b" " * (1 << 20)
+
+    try:
+        answer = httpx.post(
+            f"{address}/get_observation", content=parts(), headers={"content-type": "application/json"}, timeout=30
+        )
+        assert answer.status_code == 413
+    except httpx.WriteError:
+        pass  # the server has answered and closed while the body was still being sent
+    assert sent < 1 << 28
+    assert httpx.get(f"{address}/ready").status_code == 200
 
 
 def test_metrics_are_of_prometheus_form(address: str) -> None:
