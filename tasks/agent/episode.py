@@ -233,7 +233,9 @@ class _Episode:
         notice = protocol.last_turn if self._asks_for_answer_next() else ""
         numbers = dict(self._numbers)
         if self._append(protocol.show(results, numbers, notice), "observation"):
-            self._numbers = numbers
+            # A passage that the budget has cut away was not shown, and cannot be cited.
+            shown = protocol.numbered(trajectory.segments[-1].text)
+            self._numbers |= {key: number for key, number in numbers.items() if number in shown}
             trajectory.forced_answer |= bool(notice)
             return None
         return None if budget.force_answer and self._force() else "length"
@@ -291,7 +293,8 @@ class _Episode:
     def read_answer(self) -> None:
         """Fill in the answer, its citations and the fact list: of the generated text alone."""
         trajectory, protocol, setup = self._trajectory, self._setup.protocol, self._setup
-        blocks = protocol.answers(trajectory.generated)
+        turns = [segment.text for segment in trajectory.segments if segment.kind == "generated"]
+        blocks = [block for turn in turns for block in protocol.answers(turn)]  # none reaches from turn to turn
         ids = {number: key for key, number in self._numbers.items()}
         if blocks:
             trajectory.answer, cited = protocol.citations(blocks[-1])
@@ -299,12 +302,13 @@ class _Episode:
         trajectory.answer_blocks = max(min(1, len(blocks)), len(blocks) - trajectory.user_turns)
         trajectory.facts = [
             {"text": fact.text, "sources": [ids.get(number) for number in fact.sources]}
-            for fact in protocol.facts(trajectory.generated)
+            for turn in turns
+            for fact in protocol.facts(turn)
         ]
         known = self._row["extra_info"].get("gold_passage_ids")  # an array, out of parquet
         gold = set() if known is None else set(map(str, known))
         hits = len(gold & set(trajectory.cited))
-        trajectory.citation_precision = hits / len(set(trajectory.cited)) if trajectory.cited else None
+        trajectory.citation_precision = hits / len(trajectory.cited) if gold and trajectory.cited else None
         trajectory.citation_recall = hits / len(gold) if gold else None
         example = setup.example_answer
         trajectory.copied_example = (

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.agent import environments
+from tasks.agent import environments, interactions
 from tasks.agent.chat import Chat
 from tasks.agent.episode import Budget, Generation, Setup, run_episode
-from tasks.agent.protocols import Call, SearchR1
+from tasks.agent.protocols import Call, SearchR1, create
 from tasks.agent.toolbox import Passage, Result
 from tasks.agent.trajectory import Trajectory
 
@@ -46,13 +46,14 @@ LIBRARY = Library(Passage("p1", "Kashi", "Kashi was born in Rove."), Passage("p2
 class Script:
     """An engine that says what it is told, cut at `max_tokens`; it remembers what it was asked."""
 
-    def __init__(self, tokenizer: Any, *turns: str | list[int]) -> None:
+    def __init__(self, tokenizer: Any, *turns: str | list[int], stop: list[str] | None = None) -> None:
+        self._stop = PROTOCOL.stop if stop is None else stop
         self._turns = [t if isinstance(t, list) else tokenizer.encode(t, add_special_tokens=False) for t in turns]
         self.prompts: list[list[int]] = []
         self.limits: list[int] = []
 
     async def __call__(self, prompt: list[int], *, max_tokens: int, stop: list[str]) -> Generation:
-        assert stop == PROTOCOL.stop
+        assert stop == self._stop
         ids = self._turns[len(self.prompts) % len(self._turns)][:max_tokens]
         self.prompts.append(prompt)
         self.limits.append(max_tokens)
@@ -322,15 +323,11 @@ def test_a_time_out_of_the_engines_own_is_no_deadline(play, tokenizer) -> None:
 
 
 def test_a_user_may_answer_an_answer(play, tokenizer) -> None:
-    from tasks.agent.interactions import create
-
-    user = create("second_try")
+    user = interactions.create("second_try")
     trajectory = play(Script(tokenizer, "<answer> Kashi </answer>", ANSWER), interaction=user)
     assert kinds(trajectory) == ["generated", "user", "generated"]
     word = "That is not right. Look again, and give another answer."
-    assert trajectory.segments[1].text == (
-        f"<|im_end|>\n<|im_start|>user\n{word}<|im_end|>\n<|im_start|>assistant\n"
-    )
+    assert trajectory.segments[1].text == (f"<|im_end|>\n<|im_start|>user\n{word}<|im_end|>\n<|im_start|>assistant\n")
     # The user asked for the second answer: it is no second guess, and is paid in full.
     assert (trajectory.user_turns, trajectory.answer_blocks, trajectory.reward) == (1, 1, 1.0)
     assert trajectory.format_valid
@@ -346,3 +343,53 @@ def test_an_answer_that_copies_the_prompts_example_is_noticed(play, tokenizer) -
     for answer, copied in (("<answer> BEIJING </answer>", True), (ANSWER, False), ("none", False)):
         assert play(Script(tokenizer, answer), example_answer="Beijing").copied_example is copied
     assert not play(Script(tokenizer, "<answer> Beijing </answer>")).copied_example
+
+
+def test_no_answer_reaches_from_one_turn_into_the_next(play, tokenizer) -> None:
+    corrects = replace(BUDGET, correct_invalid=True)
+    trajectory = play(Script(tokenizer, "<answer> Ro", "ve </answer>", "no"), replace(corrects, max_turns=3))
+    assert (trajectory.answer, trajectory.answer_blocks, trajectory.reward) == (None, 0, 0.0)
+
+
+SHOWN = [Passage("p1", "Kashi", "Kashi was born in Rove."), Passage("p2", "Rove", "Rove is a city. " * 20)]
+
+
+@pytest.fixture
+def research(tokenizer, defaults, question_row):
+    def run(*turns: str, gold: Sequence[str] = ("p1", "p2"), seen: int = 200) -> Trajectory:
+        row = question_row("Where was Kashi born?", ["Rove"], ["Kashi"], list(gold))
+        budget = Budget(4, 1000, 80, seen)
+        protocol = create("research", ["search"])
+        setup = Setup(protocol, environments.create(defaults.environment), Library(*SHOWN), Chat(tokenizer), budget)
+        generate = Script(tokenizer, *turns, stop=protocol.stop)
+        return asyncio.run(run_episode(row, generate=generate, setup=setup))
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("cited", "ids", "precision", "recall"),
+    [
+        ("[1][2]", ["p1", "p2"], 1.0, 1.0),
+        ("[2]", ["p2"], 1.0, 0.5),
+        ("[1][7][8]", ["p1", None, None], 1 / 3, 0.5),  # numbers that were never shown are wrong, each of them
+        ("[1][1]", ["p1"], 1.0, 0.5),
+        ("", [], None, 0.0),
+    ],
+)
+def test_a_cited_answer_is_held_against_the_gold_passages(research, cited, ids, precision, recall) -> None:
+    trajectory = research("<search> a </search>", f"<fact> born there [1] </fact>\n<answer> Rove {cited} </answer>")
+    assert (trajectory.answer, trajectory.reward) == ("Rove", 1.0)
+    assert (trajectory.cited, trajectory.citation_precision, trajectory.citation_recall) == (ids, precision, recall)
+    assert trajectory.facts == [{"text": "born there", "sources": ["p1"]}]
+
+
+def test_a_passage_that_the_budget_has_cut_away_cannot_be_cited(research) -> None:
+    trajectory = research("<search> a </search>", "<answer> Rove [1][2] </answer>", seen=30)
+    assert "[1] (Title: Kashi)" in trajectory.text and "[2] (Title" not in trajectory.text
+    assert (trajectory.cited, trajectory.citation_precision, trajectory.citation_recall) == (["p1", None], 0.5, 0.5)
+
+
+def test_without_gold_passages_citations_cannot_be_judged(research) -> None:
+    trajectory = research("<search> a </search>", "<answer> Rove [1] </answer>", gold=())
+    assert (trajectory.citation_precision, trajectory.citation_recall) == (None, None)

@@ -101,7 +101,7 @@ class Protocol(Interface):
         ...
 
     def answers(self, generated: str) -> list[str]:
-        """Texts of all answer blocks of a *generated* text, in order; the answer is the last."""
+        """Texts of all answer blocks of a generated turn, in order; the episode's answer is the last of all."""
         ...
 
     def citations(self, answer: str) -> tuple[str, tuple[int, ...]]:
@@ -109,7 +109,11 @@ class Protocol(Interface):
         ...
 
     def facts(self, generated: str) -> list[Fact]:
-        """The running fact list of a generated text; empty where the protocol has none."""
+        """What a generated turn adds to the running fact list; nothing where the protocol has none."""
+        ...
+
+    def numbered(self, shown: str) -> set[int]:
+        """Numbers of the passages that an observation's text holds; none where passages have no lasting numbers."""
         ...
 
     def show(self, results: Sequence[Result], numbers: dict[str, int], notice: str = "") -> Observation:
@@ -196,6 +200,10 @@ class Tags:
             f"Doc {rank} (Title: {self.neutralise(passage.title)}) {self.neutralise(passage.text)}\n"
             for rank, passage in enumerate(result.passages, start=1)
         )
+
+    def numbered(self, shown: str) -> set[int]:
+        """None: only a protocol with cited answers numbers passages over the whole episode."""
+        return set()
 
     def fact(self, text: str, sources: Sequence[int]) -> str:
         """Nothing: only a protocol with cited answers keeps a fact list."""

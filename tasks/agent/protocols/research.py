@@ -18,6 +18,7 @@ from tasks.agent.toolbox.base import Result
 
 _DIGITS = re.compile(r"[0-9]+")
 _CITATION = re.compile(r"\s*\](\s*[0-9]{1,6}\s*(?:,\s*[0-9]{1,6}\s*)*)\[")  # backwards
+_NUMBERED = re.compile(r"\[([0-9]+)\] \(Title:")
 _BRACKETED = re.compile(r"\[(\s*\d[\d\s,]*)\]")
 
 
@@ -56,6 +57,10 @@ class Research(SearchR1):
     def facts(self, generated: str) -> list[Fact]:
         """The fact list of a *generated* text, in order; a fact may name no source."""
         return [Fact(*self.citations(text)) for text in self._fact.findall(generated)]
+
+    def numbered(self, shown: str) -> set[int]:
+        """Numbers of the passages that an observation's text holds; no foreign text can write one."""
+        return {int(number) for number in _NUMBERED.findall(shown)}
 
     def neutralise(self, text: str) -> str:
         """Search-R1's neutralising; a number in brackets becomes one in parentheses.

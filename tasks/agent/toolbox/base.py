@@ -205,6 +205,7 @@ class Tool:
                     "type": "object",
                     "properties": properties,
                     "required": list(parameters.get("required", [])),
+                    **{key: parameters[key] for key in ("$defs",) if key in parameters},
                 },
             },
         }
