@@ -56,7 +56,7 @@ def summarise(
     how = Bootstrap(confidence, resamples, seed)
     metrics = list(METRICS)
     if cites:
-        frame = frame.assign(citation_precision=frame["citation_precision"].fillna(0.0))
+        frame = frame.assign(citation_precision=frame["citation_precision"].astype(float).fillna(0.0))
         metrics += [name for name, column in CITATIONS.items() if frame[column].notna().any()]
     models = _by_model(frame)
     # An environment's success may be graded; it is a rate only where it is 0 or 1 throughout.

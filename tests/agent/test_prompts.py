@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tasks import params
 from tasks.agent import prompts, protocols
 from tasks.agent.prompts import Template, template, usage_of
+from tasks.agent.toolbox import Tool, register
 from tasks.errors import InputError
 
 PROTOCOL = protocols.create("search-r1", ["search"])
@@ -86,6 +87,17 @@ def test_usage_is_told_in_the_protocols_own_words(defaults) -> None:
     told = json.loads(line)
     assert set(told) == {"name", "description", "parameters"} and told["name"] == "search"
     assert told["parameters"]["required"] == ["query"]
+
+
+def test_a_usage_that_needs_an_open_tool_is_refused() -> None:
+    class Odd(Tool):
+        name, description = "odd", "x"
+
+        def usage(self) -> str:
+            return "x"
+
+    with pytest.raises(ValueError, match="tool 'odd': usage must be a classmethod"):
+        register(Odd)
 
 
 def test_tools_are_looked_up_where_the_prompt_tells_of_them(defaults) -> None:

@@ -18,7 +18,7 @@ class Script:
 
     Attributes:
         segments: the demonstration so far.
-        shown: the bodies of what was shown, as they were cut.
+        shown: the foreign text that was shown after each turn, as it was cut.
         passages: what the tools found, in the order in which it was shown.
         found: the last turn's part of it.
         numbers: number by passage id, of all passages shown.
@@ -69,7 +69,8 @@ class Script:
 
         said = pieces(observation)
         self.segments += [Segment(text, False, "observation") for text in said]
-        self.shown += _between(said, pieces(replace(observation, bodies=("",) * len(observation.bodies))))
+        frame = pieces(replace(observation, bodies=("",) * len(observation.bodies)))
+        self.shown.append("\n".join(_between(said, frame)))
 
 
 def _between(pieces: Iterable[str], frame: Iterable[str]) -> list[str]:
