@@ -2,8 +2,8 @@
 
 Rates have Wilson's interval, means a bootstrap interval. A comparison is paired, question by question: its
 interval is a bootstrap of the differences, its p McNemar's exact test for rates and Wilcoxon's otherwise.
-No p is corrected for the number of comparisons. An answer without a citation has precision 0; citation recall is
-that of the questions whose gold passages are known.
+No p is corrected for the number of comparisons. Citations are judged on the questions whose gold passages are known;
+there an answer without any has precision 0.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ def summarise(
     how = Bootstrap(confidence, resamples, seed)
     metrics = list(METRICS)
     if cites:
-        frame = frame.assign(citation_precision=frame["citation_precision"].astype(float).fillna(0.0))
+        judged = frame["citation_recall"].notna()
+        precision = frame["citation_precision"].astype(float).fillna(0.0).where(judged)
+        frame = frame.assign(citation_precision=precision)
         metrics += [name for name, column in CITATIONS.items() if frame[column].notna().any()]
     models = _by_model(frame)
     # An environment's success may be graded; it is a rate only where it is 0 or 1 throughout.
