@@ -55,8 +55,7 @@ class Trajectory:
         answer_blocks: how many answer blocks there are, less one for every word of the user's.
         cited: ids of the passages that the answer names; None for a number that was never shown.
         facts: the running fact list: text, and ids of its sources in the same way.
-        citation_precision: share of the cited passages that are gold; None without a citation, or where no gold passage is
-            known.
+        citation_precision: share of the cited passages that are gold; None without a citation, or without gold.
         citation_recall: share of the gold passages that are cited; None where no gold passage is known.
         copied_example: whether the answer is the prompt's own example.
         step: training step that it was played in; None outside of training.
