@@ -24,6 +24,7 @@ from vllm.inputs import TokensPrompt
 from vllm.v1.engine.async_llm import AsyncLLM
 
 from tasks import params
+from tasks.agent.protocols import create
 from tasks.agent.toolbox import State, Tool, register
 from tasks.agent.verl_loop import ForagerAgentLoop
 from tasks.training.machine import has_gpu
@@ -130,8 +131,21 @@ class Bench:
         self.tokenizer: Any = self.engine.get_tokenizer()
         self._round = 0
 
-    async def play(self, make: Callable[..., Any], server: Server, **more: Any) -> tuple[float, list[AgentLoopOutput]]:
-        """Play one trajectory of each prompt side by side; seconds, and what verl gets."""
+    async def play(
+        self,
+        make: Callable[..., Any],
+        server: Server,
+        sampling: Callable[[int], dict[str, Any]] = lambda number: {},
+        **more: Any,
+    ) -> tuple[float, list[AgentLoopOutput]]:
+        """Play one trajectory of each prompt side by side; seconds, and what verl gets.
+
+        Args:
+            make: the loop's class.
+            server: what it generates with.
+            sampling: further settings of the engine for the trajectory of that number.
+            more: further arguments of the class.
+        """
         self._round += 1
         rollout = {"prompt_length": CONTEXT // 2, "response_length": CONTEXT // 2}
         trainer = DictConfigWrap(OmegaConf.create({"actor_rollout_ref": {"rollout": rollout}}))
@@ -143,7 +157,8 @@ class Bench:
             )
             question = f"Where was person {number} born?"
             return await loop.run(
-                {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "repetition_penalty": 1.0, "logprobs": True},
+                {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "repetition_penalty": 1.0, "logprobs": True,
+                 **sampling(number)},
                 raw_prompt=[{"role": "user", "content": f"Search, then answer.\nQuestion: {question}"}],
                 global_steps=self._round,
                 data_source="made",
@@ -158,25 +173,37 @@ class Bench:
         outputs = await asyncio.gather(*(one(number) for number in range(self._trajectories)))
         return time.perf_counter() - start, outputs
 
-    async def loops(self, rounds: int, tokens: int) -> dict[str, Any]:
-        """Our loop with one turn against verl's single-turn loop, in turn, at equal generated tokens."""
+    async def loops(self, rounds: int, tokens: int) -> dict[str, dict[str, list[float]]]:
+        """Our loop with one turn against verl's single-turn loop, in turn, at equal generated tokens.
+
+        Returns `seconds` on the clock and `processor` seconds of this process, which the engine's is not.
+        `verl` gives the engine what ours gives it, stop strings and a seed for each request; `verl-bare` neither.
+        """
         settings = _write_settings(self._folder, "loops", {"max_turns": 1, "max_turn_tokens": tokens,
                                                            "max_response_tokens": CONTEXT // 2})  # fmt: skip
         server = Server(self.engine, tokens)
-        seconds: dict[str, list[float]] = {"forager": [], "verl": []}
+        stop = {"stop": create("search-r1", ["wait"]).stop, "include_stop_str_in_output": True}
+        contenders = {
+            "forager": lambda: self.play(ForagerAgentLoop, server, settings=settings),
+            "verl": lambda: self.play(SingleTurnAgentLoop, server, lambda number: {**stop, "seed": number}),
+            "verl-bare": lambda: self.play(SingleTurnAgentLoop, server),
+        }
+        seconds: dict[str, list[float]] = {name: [] for name in contenders}
+        processor: dict[str, list[float]] = {name: [] for name in contenders}
         for number in range(-1, rounds):
-            # The other one first in every second round: a machine that warms up or slows down favours neither.
-            for name in ("forager", "verl") if number % 2 else ("verl", "forager"):
-                if name == "forager":
-                    took, outputs = await self.play(ForagerAgentLoop, server, settings=settings)
-                else:
-                    took, outputs = await self.play(SingleTurnAgentLoop, server)
+            # Another one first in every round: a machine that warms up or slows down favours none.
+            names = [*contenders][number % 3 :] + [*contenders][: number % 3]
+            for name in names:
+                start = time.process_time()
+                took, outputs = await contenders[name]()
+                spent = time.process_time() - start
                 generated = [sum(output.response_mask) for output in outputs]
                 if generated != [tokens] * self._trajectories:
                     raise RuntimeError(f"{name} generated {generated} tokens, not {tokens} each")
                 if number >= 0:
                     seconds[name].append(took)
-        return seconds
+                    processor[name].append(spent)
+        return {"seconds": seconds, "processor": processor}
 
     async def tools(self, rounds: int, tokens: int, delay: float) -> dict[str, Any]:
         """Trajectories that call a tool three times, one call after the other: it takes `delay` seconds, or none."""

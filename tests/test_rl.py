@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks.rl import _engine_against_actor
+from tasks.rl import _engine_against_actor, _episodes
 
 
 def step(number: int, prob: float, highest: float, lowest: float) -> dict:
@@ -21,3 +21,17 @@ def test_the_largest_differences_of_all_steps_count_whatever_their_sign() -> Non
 def test_there_are_none_where_observations_are_trained_on(data: dict) -> None:
     found = _engine_against_actor([{"step": 1, "data": data}], False)
     assert found == {"rollout_prob_diff_max": None, "rollout_logprob_diff_max": None}
+
+
+def test_what_the_rollouts_of_all_steps_were_like() -> None:
+    names = ("groups_without_signal", "no_loss_on_traj", "tool_failures/all", "copied_example")
+    data = [
+        dict(zip((f"episode/{name}" for name in names), values, strict=True))
+        for values in ((0.5, 1, 2, 0), (1.0, 0, 3, 4))
+    ]
+    assert _episodes([{"step": step, "data": one} for step, one in enumerate(data, start=1)]) == {
+        "groups_without_signal": 0.75,
+        "no_loss_on_traj": 1,
+        "tool_failures": 5,
+        "copied_example": 4,
+    }
