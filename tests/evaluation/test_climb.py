@@ -14,7 +14,7 @@ PNG = b"\x89PNG\r\n"
 
 
 def rollouts(*rows: tuple[int, str, int, float, int], split: str = "validation") -> pd.DataFrame:
-    """Rows of step, source, hops, exact match and searches, as `collect_rollouts` returns them."""
+    """Rows of step, source, hops, exact match and searches, as `RolloutLog.publish` returns them."""
     frame = pd.DataFrame(rows, columns=["step", "data_source", "hops", "em", "searches"])
     return frame.assign(split=split, success=frame["em"])
 
