@@ -35,7 +35,6 @@ def episode_figures(frame: pd.DataFrame) -> dict[str, float]:
     parts = pd.DataFrame([json.loads(one) for one in frame["reward_parts"]], dtype=float)
     rewards = {question: list(group) for question, group in frame.groupby("question_id")["reward"]}
     figures = {
-        "groups_without_signal": groups_without_signal(rewards),
         **{f"stop/{reason}": (frame["stop_reason"] == reason).mean() for reason in get_args(StopReason)},
         "no_loss_on_traj": frame["no_loss"].sum(),
         "tool_calls": sum(map(len, calls)) / len(calls),
@@ -52,6 +51,8 @@ def episode_figures(frame: pd.DataFrame) -> dict[str, float]:
         # An episode without a part has no share in it: one that the deadline cut has the part `fallback` alone.
         **{f"reward/{name}": parts[name].fillna(0.0).mean() for name in parts},
     }
+    if any(len(group) > 1 for group in rewards.values()):  # a validation plays each question once
+        figures["groups_without_signal"] = groups_without_signal(rewards)
     for name in ("citation_precision", "citation_recall"):
         known = frame[name].dropna()
         if len(known):

@@ -28,7 +28,9 @@ def test_a_model_is_accepted(model: Path) -> None:
 
 
 def test_a_context_shorter_than_an_episode_is_refused(model: Path) -> None:
-    with pytest.raises(InputError, match="256 is less than an episode's 257 tokens; lower episode.max_response_tokens"):
+    with pytest.raises(
+        InputError, match=r"256 is less than an episode's 257 tokens; lower episode.max_response_tokens"
+    ):
         require_model(model, 257)
 
 

@@ -57,6 +57,10 @@ def test_a_group_of_equal_rewards_has_no_signal() -> None:
     assert figures(*[episode("q", 0.1) for _ in range(8)])["groups_without_signal"] == 1.0
 
 
+def test_questions_played_once_are_no_groups() -> None:
+    assert "groups_without_signal" not in figures(episode("a", 0.1), episode("b", 0.1))
+
+
 def alarmed(alarms: Alarms, **named: float) -> list[str]:
     return alarms.of({f"episode/{name}": value for name, value in named.items()})
 
