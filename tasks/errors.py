@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import sys
+import traceback
 from collections.abc import Iterator
+from types import ModuleType
 
 
 class InputError(Exception):
@@ -30,3 +33,26 @@ def exit_on_input_error(name: str) -> Iterator[None]:
     except InputError as error:
         print(f"{name}: error: {error}", file=sys.stderr, flush=True)
         raise SystemExit(2) from None
+
+
+def import_file(name: str) -> ModuleType:
+    """Import a module of a folder that anybody may put a file into.
+
+    Args:
+        name: dotted name of the module.
+
+    Raises:
+        InputError: the import raises; the line names the file, the place in it and the error.
+    """
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        file = f"{name.replace('.', '/')}.py"
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith(file)]
+        if isinstance(error, SyntaxError) and str(error.filename).endswith(file):
+            lines = [error.lineno]
+        where = f"{file}, line {lines[-1]}" if lines else file
+        said = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise InputError(
+            f"cannot be imported: {type(error).__name__}: {said}", where=where, mend="mend the file, or take it away"
+        ) from error
