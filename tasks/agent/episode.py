@@ -6,11 +6,11 @@ Token-in/token-out: generated ids are appended as the engine gave them and are n
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
-import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 from typing import Protocol as Interface
@@ -20,12 +20,13 @@ from tasks.agent.chat import Chat
 from tasks.agent.environments import Environment
 from tasks.agent.interactions import Interaction
 from tasks.agent.protocols import Action, Call, Observation, Protocol
-from tasks.agent.toolbox import Result, Tools
-from tasks.agent.toolbox.base import Failure
+from tasks.agent.toolbox import Tools
 from tasks.agent.toolbox.bounded import bounded
 from tasks.agent.trajectory import CallRecord, Segment, StopReason, Trajectory
 
 log = logging.getLogger("forager.episode")
+
+RELEASE_SECONDS = 1.0  # that an episode's end waits for its tools to free what they remember
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,10 @@ async def run_episode(row: dict[str, Any], *, generate: Generator, setup: Setup,
             raise
         trajectory.stop_reason = "deadline"
     finally:
-        await setup.tools.release(episode.id)
+        # What hangs in a tool's release goes on by itself; nobody waits for it.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RELEASE_SECONDS):
+                await setup.tools.release(episode.id)
     episode.read_answer()
     setup.environment.score(trajectory, row)
     if trajectory.stop_reason == "deadline":
@@ -154,14 +158,13 @@ class _Episode:
 
     async def play(self) -> StopReason:
         """Turn after turn until one ends it; returns why."""
-        budget, trajectory = self._setup.budget, self._trajectory
+        budget = self._setup.budget
+        if self._asks_for_answer_next():
+            self._force()
         while True:
             left = budget.max_response_tokens - self._used
             if left <= 0:
                 return "length"
-            if budget.force_answer and not trajectory.forced_answer and self._last_turn and trajectory.turns == 0:
-                self._force()
-                continue
             limit = min(left, budget.max_turn_tokens)
             action, cut = await self._turn(limit)
             reason = await self._react(action, cut)
@@ -184,8 +187,7 @@ class _Episode:
         trajectory.turns += 1
         self._used += len(ids)
         self._ended = bool(ids) and ids[-1] == tokenizer.eos_token_id
-        said = text.removesuffix(tokenizer.eos_token) if self._ended and protocol.ends_turn else text
-        return protocol.action(said), not self._ended and len(ids) >= limit
+        return protocol.action(text), not self._ended and len(ids) >= limit
 
     async def _react(self, action: Action, cut: bool) -> StopReason | None:
         """Carry out what a turn asks for; the reason when the episode ends with it."""
@@ -195,39 +197,47 @@ class _Episode:
         if action.kind == "invalid":
             reason: StopReason = "end" if self._ended else "length" if cut else "invalid"
             self._trajectory.invalid_turns += 1
+            self._trajectory.invalid_reasons.append(action.text)
             if last or not self._setup.budget.correct_invalid:
                 return reason
-            return None if self._append(self._correction(), "notice") else "length"
+            return None if self._correct() else "length"
         if last:
             return "turns"
         return await self._call(action.calls)
 
-    def _correction(self) -> Observation:
-        protocol = self._setup.protocol
-        words = [protocol.correction]
-        if self._asks_for_answer_next():
-            words.append(protocol.last_turn)
-            self._trajectory.forced_answer = True
-        return protocol.say(" ".join(words), "notice")
+    def _correct(self) -> bool:
+        """Tell the policy that its turn asked for nothing; False where not even that fits."""
+        protocol, asks = self._setup.protocol, self._asks_for_answer_next()
+        words = f"{protocol.correction} {protocol.last_turn}" if asks else protocol.correction
+        said = self._append(protocol.say(words, "notice"), "notice")
+        self._trajectory.forced_answer |= said and asks
+        return said
 
     def _asks_for_answer_next(self) -> bool:
         return self._setup.budget.force_answer and self._last_turn
 
     def _force(self) -> bool:
         """Ask for the answer; False where not even that fits."""
-        self._trajectory.forced_answer = True
-        return self._append(self._setup.protocol.say(self._setup.protocol.last_turn, "notice"), "notice")
+        said = self._append(self._setup.protocol.say(self._setup.protocol.last_turn, "notice"), "notice")
+        self._trajectory.forced_answer |= said
+        return said
 
     async def _call(self, calls: tuple[Call, ...]) -> StopReason | None:
         """Run a turn's calls and show what they bring."""
         trajectory, protocol, budget = self._trajectory, self._setup.protocol, self._setup.budget
-        keys = [_key(call) for call in calls]
-        self._calls.update(keys)
-        if max(self._calls[key] for key in keys) > budget.max_repeats:
+        records = [CallRecord(call.tool, _asked(call)) for call in calls]
+        self._calls.update(record.key for record in records)
+        if max(self._calls[record.key] for record in records) > budget.max_repeats:
+            trajectory.calls += [replace(record, failure="repeated") for record in records]
+            trajectory.tool_latencies += [0.0] * len(records)
             return "repeat"
         results = await self._setup.tools.call(self.id, calls)
-        for call, result in zip(calls, results, strict=True):
-            self._note(call, result)
+        for call, record, result in zip(calls, records, results, strict=True):
+            trajectory.calls.append(replace(record, seconds=result.seconds, failure=result.failure))
+            trajectory.tool_latencies.append(result.seconds)
+            if result.failure is None and (call.tool == "search" or result.passages):
+                trajectory.queries.append(_query(call))
+                trajectory.passage_ids.append([passage.id for passage in result.passages])
         if any(result.done for result in results):
             return "tool"
         notice = protocol.last_turn if self._asks_for_answer_next() else ""
@@ -239,16 +249,6 @@ class _Episode:
             trajectory.forced_answer |= bool(notice)
             return None
         return None if budget.force_answer and self._force() else "length"
-
-    def _note(self, call: Call, result: Result) -> None:
-        trajectory = self._trajectory
-        query = call.text or str((call.arguments or {}).get("query", ""))
-        asked = call.text if call.arguments is None else json.dumps(dict(call.arguments), ensure_ascii=False)
-        trajectory.calls.append(CallRecord(call.tool, asked, result.seconds, result.failure))
-        trajectory.tool_latencies.append(result.seconds)
-        if call.tool == "search" and result.failure is None:
-            trajectory.queries.append(query)
-            trajectory.passage_ids.append([passage.id for passage in result.passages])
 
     async def _answered(self, answer: str) -> StopReason | None:
         """An answer ends the episode, unless the user has a word to say to it."""
@@ -262,22 +262,20 @@ class _Episode:
         return None
 
     async def _word_of_user(self, user: Interaction, answer: str) -> str | None:
-        """What the user says; nothing when it hangs or breaks, which is counted among the calls."""
-        trajectory, start = self._trajectory, time.perf_counter()
-        failure: Failure | None = None
-        word: str | None = None
+        """What the user says; nothing when it hangs or breaks, which is counted."""
+        reply = partial(user.reply, self._row, answer, self._trajectory.user_turns)
         try:
-            reply = partial(user.reply, self._row, answer, trajectory.user_turns)
-            word = await bounded(reply, self._setup.budget.user_seconds)
+            word: object = await bounded(reply, self._setup.budget.user_seconds)
         except TimeoutError:
-            failure = "timeout"
+            log.warning("the interaction did not answer in time")
         except Exception:
             log.exception("the interaction has failed")
-            failure = "raised"
-        if word is not None and not isinstance(word, str):
-            word, failure = None, "result"
-        trajectory.calls.append(CallRecord("user", answer, time.perf_counter() - start, failure))
-        return word
+        else:
+            if word is None or isinstance(word, str):
+                return word
+            log.warning("the interaction said something that is no text: %r", type(word))
+        self._trajectory.user_failures += 1
+        return None
 
     def _append(self, observation: Observation, kind: Literal["observation", "notice", "user"]) -> bool:
         """Append what is said to the policy; False, and nothing appended, where no room for a turn would be left."""
@@ -290,6 +288,16 @@ class _Episode:
         self._used += len(ids)
         return True
 
+    def _blocks_paid(self, protocol: Protocol) -> int:
+        """Answer blocks less one for every word of the user's that was followed by any, after others before it."""
+        counts = [0]
+        for segment in self._trajectory.segments:
+            if segment.kind == "user":
+                counts.append(0)
+            elif segment.kind == "generated":
+                counts[-1] += len(protocol.answers(segment.text))
+        return sum(counts) - max(0, sum(count > 0 for count in counts) - 1)
+
     def read_answer(self) -> None:
         """Fill in the answer, its citations and the fact list: of the generated text alone."""
         trajectory, protocol, setup = self._trajectory, self._setup.protocol, self._setup
@@ -299,7 +307,7 @@ class _Episode:
         if blocks:
             trajectory.answer, cited = protocol.citations(blocks[-1])
             trajectory.cited = [ids.get(number) for number in cited]
-        trajectory.answer_blocks = max(min(1, len(blocks)), len(blocks) - trajectory.user_turns)
+        trajectory.answer_blocks = self._blocks_paid(protocol)
         trajectory.facts = [
             {"text": fact.text, "sources": [ids.get(number) for number in fact.sources]}
             for turn in turns
@@ -318,7 +326,12 @@ class _Episode:
         )
 
 
-def _key(call: Call) -> str:
-    """The same for calls that ask for the same: white space and case do not tell queries apart."""
-    asked = call.text if call.arguments is None else json.dumps(dict(call.arguments), sort_keys=True)
-    return f"{call.tool} {' '.join(asked.casefold().split())}"
+def _asked(call: Call) -> str:
+    """What a call asks for, as text: arguments by name in the order of their names."""
+    return call.text if call.arguments is None else json.dumps(dict(call.arguments), ensure_ascii=False, sort_keys=True)
+
+
+def _query(call: Call) -> str:
+    """What a call searches for: its text, its argument `query`, or all of its arguments."""
+    query = (call.arguments or {}).get("query")
+    return query if isinstance(query, str) else _asked(call)

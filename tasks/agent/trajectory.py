@@ -35,12 +35,20 @@ class Segment:
 
 @dataclass(frozen=True)
 class CallRecord:
-    """A tool call that was made: what was asked for, how long it took in seconds, and why it failed, if it did."""
+    """A tool call that was made: what was asked for, how long it took in seconds, and why it failed, if it did.
+
+    `repeated` is the failure of those that were not run, since a call was made too often.
+    """
 
     tool: str
     arguments: str
-    seconds: float
+    seconds: float = 0.0
     failure: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The same for calls that ask for the same: white space and case do not tell queries apart."""
+        return f"{self.tool} {' '.join(self.arguments.casefold().split())}"
 
 
 @dataclass
@@ -48,11 +56,13 @@ class Trajectory:
     """One episode; the concatenated token ids of the segments are the response of shape (n,).
 
     Attributes:
-        queries: what was searched: the text of every call that was run and whose tool takes a query.
+        queries: what was searched: the text of every call that brought passages, or is of the tool `search`.
         passage_ids: the passages that each of these calls showed, best first.
         tool_latencies: seconds of every call.
+        invalid_reasons: why each of the `invalid_turns` asked for nothing.
+        user_failures: words of the user that could not be had, since the interaction hung or broke.
         answer: text of the last answer block of the generated text, without its citations.
-        answer_blocks: how many answer blocks there are, less one for every word of the user's.
+        answer_blocks: how many answer blocks there are, less those that a user's word asked for.
         cited: ids of the passages that the answer names; None for a number that was never shown.
         facts: the running fact list: text, and ids of its sources in the same way.
         citation_precision: share of the cited passages that are gold; None without a citation, or without gold.
@@ -75,7 +85,9 @@ class Trajectory:
     calls: list[CallRecord] = field(default_factory=list)
     turns: int = 0
     invalid_turns: int = 0
+    invalid_reasons: list[str] = field(default_factory=list)
     user_turns: int = 0
+    user_failures: int = 0
     forced_answer: bool = False
     answer: str | None = None
     answer_blocks: int = 0

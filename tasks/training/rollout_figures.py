@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import Any, get_args
+from typing import get_args
 
 import pandas as pd
 
 from tasks.agent.rewards.groups import groups_without_signal
 from tasks.agent.toolbox.base import Failure
-from tasks.agent.trajectory import StopReason
+from tasks.agent.trajectory import CallRecord, StopReason
 
 COLUMNS = (
     "question_id", "reward", "stop_reason", "no_loss", "calls", "searches", "answer", "copied_example",
-    "invalid_turns", "forced_answer", "reward_parts", "citation_precision", "citation_recall", "generated_tokens",
+    "invalid_turns", "user_failures", "forced_answer", "reward_parts", "citation_precision", "citation_recall",
+    "generated_tokens",
 )  # fmt: skip
 COPIED_SHARE = 0.05  # of the answers: from here on the policy copies the prompt's example
 NO_SIGNAL_SHARE = 0.9  # of the groups: from here on a step teaches next to nothing
@@ -30,21 +31,23 @@ def episode_figures(frame: pd.DataFrame) -> dict[str, float]:
         by name: shares of episodes (`stop/REASON`, `forced_answer`) or of groups (`groups_without_signal`); counts
         (`no_loss_on_traj`, `tool_failures/KIND`, `answers`, `copied_example`); means of an episode (the others).
     """
-    calls = [json.loads(one) for one in frame["calls"]]
-    failures = Counter(call["failure"] for made in calls for call in made if call["failure"] is not None)
+    calls = [[CallRecord(**call) for call in json.loads(one)] for one in frame["calls"]]
+    failed = [call.failure for made in calls for call in made]
+    failures = Counter(failure for failure in failed if failure in get_args(Failure))
     parts = pd.DataFrame([json.loads(one) for one in frame["reward_parts"]], dtype=float)
     rewards = {question: list(group) for question, group in frame.groupby("question_id")["reward"]}
     figures = {
         **{f"stop/{reason}": (frame["stop_reason"] == reason).mean() for reason in get_args(StopReason)},
         "no_loss_on_traj": frame["no_loss"].sum(),
         "tool_calls": sum(map(len, calls)) / len(calls),
-        "repeated_calls": sum(map(_repeated, calls)) / len(calls),
+        "repeated_calls": sum(len(made) - len({call.key for call in made}) for made in calls) / len(calls),
         "tool_failures/all": failures.total(),
         **{f"tool_failures/{kind}": failures[kind] for kind in get_args(Failure)},
         "searches": frame["searches"].mean(),
         "answers": frame["answer"].notna().sum(),
         "copied_example": frame["copied_example"].sum(),
         "invalid_turns": frame["invalid_turns"].mean(),
+        "user_failures": frame["user_failures"].sum(),
         "forced_answer": frame["forced_answer"].mean(),
         "generated_tokens/mean": frame["generated_tokens"].mean(),
         "generated_tokens/max": frame["generated_tokens"].max(),
@@ -58,11 +61,6 @@ def episode_figures(frame: pd.DataFrame) -> dict[str, float]:
         if len(known):
             figures[name] = known.mean()
     return {name: float(value) for name, value in figures.items()}
-
-
-def _repeated(calls: list[dict[str, Any]]) -> int:
-    """How many calls of an episode ask for what an earlier one asked for; case and white space do not count."""
-    return len(calls) - len({(call["tool"], " ".join(call["arguments"].casefold().split())) for call in calls})
 
 
 class Alarms:

@@ -1,6 +1,8 @@
 """Episodes with a scripted engine and a real tokenizer."""
 
 import asyncio
+import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,7 +28,6 @@ class Library:
 
     names = ("search",)
     schemas: list[dict[str, Any]] = []
-    usage = ""
 
     def __init__(self, *passages: Passage, **result: Any) -> None:
         self.result = Result("" if passages else "No results.", passages, **result)
@@ -251,7 +252,19 @@ def test_the_answer_is_asked_for_when_an_observation_leaves_no_room(play, tokeni
         trajectory = play(Script(tokenizer, turn, ANSWER), budget)
         assert trajectory.stop_reason == expected
         assert len(trajectory.response_ids) <= room
-    assert kinds(trajectory) == ["generated", "notice", "generated"]
+    assert kinds(trajectory) == ["generated", "notice", "generated"] and trajectory.forced_answer
+    # The turn that was to answer has no call left.
+    trajectory = play(Script(tokenizer, turn), budget)
+    assert (trajectory.stop_reason, trajectory.turns, len(trajectory.calls)) == ("turns", 2, 1)
+
+
+def test_an_answer_that_nobody_could_be_asked_for_was_not_asked_for(play, tokenizer) -> None:
+    turn = tokenizer.encode("<search> a </search>")
+    trajectory = play(Script(tokenizer, turn), Budget(4, len(turn) + 2, 40, 60, force_answer=True))
+    assert (trajectory.stop_reason, trajectory.forced_answer, kinds(trajectory)) == ("length", False, ["generated"])
+    budget = Budget(2, 12, 40, 60, force_answer=True, correct_invalid=True)
+    trajectory = play(Script(tokenizer, "hm"), budget)
+    assert (trajectory.stop_reason, trajectory.forced_answer, kinds(trajectory)) == ("length", False, ["generated"])
 
 
 def test_an_invalid_turn_is_corrected_where_that_is_wanted(play, tokenizer) -> None:
@@ -260,6 +273,7 @@ def test_an_invalid_turn_is_corrected_where_that_is_wanted(play, tokenizer) -> N
     assert kinds(trajectory) == ["generated", "notice", "generated"]
     assert trajectory.segments[1].text == f"\n{PROTOCOL.correction}\n"
     assert (trajectory.stop_reason, trajectory.invalid_turns, trajectory.reward) == ("answer", 1, 1.0)
+    assert trajectory.invalid_reasons == ["no block at the end"]
     assert not trajectory.format_valid  # the answer is paid for; that it took a correction is told
     trajectory = play(Script(tokenizer, "hm"), corrects)
     assert (trajectory.turns, trajectory.stop_reason, trajectory.invalid_turns) == (4, "invalid", 4)
@@ -278,6 +292,8 @@ def test_the_very_same_call_breaks_the_loop(play, tokenizer) -> None:
     # a, A, c, a: the third of the same is not run.
     assert (trajectory.stop_reason, trajectory.turns) == ("repeat", 4)
     assert trajectory.queries == ["a b", "A  B", "c"]
+    assert [call.failure for call in trajectory.calls] == [None, None, None, "repeated"]
+    assert len(trajectory.tool_latencies) == 4
 
 
 @pytest.mark.parametrize("failure", ["unknown", "arguments", "timeout", "raised", "state", "result", "worker"])
@@ -393,3 +409,66 @@ def test_a_passage_that_the_budget_has_cut_away_cannot_be_cited(research) -> Non
 def test_without_gold_passages_citations_cannot_be_judged(research) -> None:
     trajectory = research("<search> a </search>", "<answer> Rove [1] </answer>", gold=())
     assert (trajectory.citation_precision, trajectory.citation_recall) == (None, None)
+
+
+class Speaks:
+    """A user who says what it is told, whatever the answer; or hangs, or breaks."""
+
+    def __init__(self, word: Any) -> None:
+        self._word = word
+
+    def reply(self, row: dict[str, Any], answer: str, said: int) -> Any:
+        return self._word() if callable(self._word) else self._word
+
+
+@pytest.mark.parametrize(
+    ("turns", "blocks", "reward"),
+    [
+        (("<answer> x </answer> <answer> Rove </answer>", "yes<|im_end|>"), 2, 0.5),  # nothing was answered to the user
+        (("<answer> x </answer>", "<answer> Rove </answer>"), 1, 1.0),
+        (("<answer> x </answer>", "<answer> y </answer> <answer> Rove </answer>"), 2, 0.5),
+        (("<answer> x </answer> <answer> y </answer>", "<answer> Rove </answer>"), 2, 0.5),
+    ],
+)
+def test_a_users_word_excuses_the_answer_that_it_asked_for_and_no_other(play, tokenizer, turns, blocks, reward) -> None:
+    trajectory = play(Script(tokenizer, *turns), interaction=Speaks("Go on."))
+    assert (trajectory.answer, trajectory.answer_blocks, trajectory.reward) == ("Rove", blocks, reward)
+
+
+def test_a_user_who_hangs_or_breaks_is_counted_and_the_answer_stands(play, tokenizer) -> None:
+    hanging = threading.Event()
+    budget = replace(BUDGET, user_seconds=0.1)
+    for word in (hanging.wait, lambda: 1 / 0, b"bytes"):
+        trajectory = play(Script(tokenizer, ANSWER), budget, interaction=Speaks(word))
+        assert (trajectory.stop_reason, trajectory.reward, trajectory.user_failures) == ("answer", 1.0, 1)
+        assert trajectory.calls == []  # a user is no tool
+    hanging.set()
+
+
+def test_an_episode_does_not_wait_for_a_tool_that_hangs_at_the_end(tokenizer, defaults, question_row) -> None:
+    class Hanging(Library):
+        async def release(self, trajectory_id: str) -> None:
+            await asyncio.sleep(600)
+
+    setup = Setup(PROTOCOL, environments.create(defaults.environment), Hanging(), Chat(tokenizer), BUDGET)
+    row = question_row("Where was Kashi born?", ["Rove"], ["Kashi"], ["p1"])
+    start = time.monotonic()
+    trajectory = asyncio.run(run_episode(row, generate=Script(tokenizer, ANSWER), setup=setup))
+    assert trajectory.reward == 1.0 and time.monotonic() - start < 60
+
+
+def test_a_tool_of_another_name_that_brings_passages_is_searching_too(tokenizer, defaults, question_row) -> None:
+    protocol = create("search-r1", ["wiki", "clock"])
+
+    class Both(Library):
+        names = ("wiki", "clock")
+
+        async def call(self, trajectory_id: str, calls: Sequence[Call]) -> list[Result]:
+            return [LIBRARY.result if call.tool == "wiki" else Result("noon") for call in calls]
+
+    setup = Setup(protocol, environments.create(defaults.environment), Both(), Chat(tokenizer), BUDGET)
+    row = question_row("Where was Kashi born?", ["Rove"], ["Kashi"], ["p1"])
+    script = Script(tokenizer, "<wiki> Kashi </wiki>", "<clock> now </clock>", ANSWER, stop=protocol.stop)
+    trajectory = asyncio.run(run_episode(row, generate=script, setup=setup))
+    assert (trajectory.queries, trajectory.passage_ids) == (["Kashi"], [["p1", "p2"]])
+    assert [call.tool for call in trajectory.calls] == ["wiki", "clock"]

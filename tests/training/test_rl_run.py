@@ -128,6 +128,8 @@ def test_a_run_follows_every_step_and_keeps_them(folder, defaults, validation, m
     settings = json.loads((folder.path / "agent.json").read_text())
     assert settings["seed"] == 3 and settings["sanity"]["episodes"] == 5
     assert settings["mask_observations"] is True
+    given = ("deadline_seconds", "fallback_reward", "no_loss_on")
+    assert {name: settings[name] for name in given} == {name: getattr(defaults.rl, name) for name in given}
     assert any(f"agent_loop_config_path='{folder.path / 'agent_loop.yaml'}'" in part for part in command)
 
 

@@ -39,10 +39,16 @@ def test_figures_of_a_step_counted_by_hand() -> None:
         "tool_failures/unknown": 1.0,
     }
     assert (found["answers"], found["copied_example"]) == (2.0, 1.0)
-    assert (found["invalid_turns"], found["forced_answer"]) == (0.25, 0.25)
+    assert (found["invalid_turns"], found["forced_answer"], found["user_failures"]) == (0.25, 0.25, 0.0)
     assert (found["generated_tokens/mean"], found["generated_tokens/max"]) == (4.0, 9.0)  # observations do not count
     assert found["reward/em"] == pytest.approx(0.05) and found["reward/fallback"] == 0.25
     assert "citation_precision" not in found
+
+
+def test_calls_that_were_not_run_since_they_repeat_are_no_failures_of_a_tool() -> None:
+    repeated = [CallRecord("search", "a"), CallRecord("search", "A", failure="repeated")]
+    found = figures(episode("one", 0.0, calls=repeated, stop_reason="repeat", user_failures=2))
+    assert (found["repeated_calls"], found["tool_failures/all"], found["user_failures"]) == (1.0, 0.0, 2.0)
 
 
 def test_citations_are_averaged_where_there_are_any() -> None:

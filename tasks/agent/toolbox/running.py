@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("forager.tools")
 
+MOST_PASSAGES = 256  # of one result
+ID_CHARACTERS = 256  # of a passage's id; what is longer is cut
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -41,7 +44,8 @@ class Limits:
 
     Attributes:
         seconds: of one call.
-        characters: of one result; what is longer is cut, before it is tokenised or sent anywhere.
+        characters: of one result's text, and of its passages together, ids included; what is longer is cut, before
+            it is tokenised or sent anywhere.
         parallel: calls of one turn that are run; the others fail as `surplus`.
     """
 
@@ -58,11 +62,6 @@ class Tools(Interface):
     @property
     def schemas(self) -> list[dict[str, Any]]:
         """The tools as OpenAI's function schemas."""
-        ...
-
-    @property
-    def usage(self) -> str:
-        """How a turn asks for each, one line a tool."""
         ...
 
     async def call(self, trajectory_id: str, calls: Sequence[Call]) -> list[Result]:
@@ -96,10 +95,6 @@ class Toolbox:
         return [tool.schema() for tool in self._tools.values()]
 
     @property
-    def usage(self) -> str:
-        return "\n".join(tool.usage() for tool in self._tools.values())
-
-    @property
     def trajectories(self) -> int:
         """How many trajectories the tools remember something of."""
         return len(self._states)
@@ -110,8 +105,9 @@ class Toolbox:
         return [*results, *(Result(failure="surplus") for _ in surplus)]
 
     async def release(self, trajectory_id: str) -> None:
-        for name, state in self._states.pop(trajectory_id, {}).items():
-            await self._bounded(state, partial(self._tools[name].release, state))
+        left = self._states.pop(trajectory_id, {}).items()
+        # Side by side: one that hangs keeps no other from being freed.
+        await asyncio.gather(*(self._bounded(state, partial(self._tools[name].release, state)) for name, state in left))
 
     async def _one(self, trajectory_id: str, call: Call) -> Result:
         start = time.perf_counter()
@@ -152,16 +148,19 @@ class Toolbox:
 
 
 def fitted(outcome: Any, limit: int) -> Result | Failure:
-    """A tool's own return value, checked and cut to `limit` characters; or why it cannot be shown."""
+    """A tool's own return value, checked and cut to `Limits.characters` and `MOST_PASSAGES`; or why there is none."""
     if outcome is None:
         return "arguments"
     if isinstance(outcome, str):
         outcome = Result(outcome)
-    if not isinstance(outcome, Result):
+    if not isinstance(outcome, Result) or outcome.failure is not None:  # why a call failed is not the tool's to say
         return "result"
-    passages = outcome.passages
-    if not isinstance(outcome.text, str) or not all(
-        isinstance(value, str) for one in passages for value in (one.id, one.title, one.text)
+    if not (isinstance(outcome.text, str) and isinstance(outcome.passages, tuple | list) and isinstance(outcome.done, bool)):
+        return "result"
+    passages = outcome.passages[:MOST_PASSAGES]
+    if not all(
+        isinstance(one, Passage) and all(isinstance(value, str) for value in (one.id, one.title, one.text))
+        for one in passages
     ):
         return "result"
     return Result(_whole(outcome.text[:limit]), tuple(_cut(passages, limit)), outcome.done)
@@ -173,14 +172,19 @@ def _whole(text: str) -> str:
 
 
 def _cut(passages: Iterable[Passage], limit: int) -> Iterator[Passage]:
-    """As many passages as have `limit` characters in all; the last of them may be shortened."""
+    """As many passages as have `limit` characters in all, ids included; the last of them may be shortened.
+
+    A passage takes one at least, for its frame; one whose id does not fit is left out.
+    """
     for passage in passages:
-        if limit <= 0:
+        name = passage.id[:ID_CHARACTERS]
+        limit -= max(1, len(name))
+        if limit < 0:
             return
         title = passage.title[:limit]
         text = passage.text[: limit - len(title)]
         limit -= len(title) + len(text)
-        yield Passage(_whole(passage.id), _whole(title), _whole(text))
+        yield Passage(_whole(name), _whole(title), _whole(text))
 
 
 def _failed(kind: Failure) -> Result:
