@@ -12,6 +12,7 @@ from typing import Any
 
 from tasks.agent.protocols.base import Call
 from tasks.agent.protocols.tool_calls import CallError, ToolCalls, checked
+from tasks.agent.toolbox.nesting import decoded
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,9 @@ class Hermes(ToolCalls):
             CallError: there is none.
         """
         try:
-            value = json.loads(inside)
-        except (ValueError, RecursionError) as error:  # brackets in brackets go deeper than Python's stack
-            raise CallError("a tool call that is no JSON") from error
+            value = decoded(inside)
+        except ValueError as error:
+            raise CallError("a tool call that is no JSON, or nested too deep") from error
         if not isinstance(value, dict):
             raise CallError("a tool call that is no JSON object")
         return checked(value.get("name"), value.get("arguments"))

@@ -11,7 +11,6 @@ import contextvars
 import difflib
 import importlib
 import inspect
-import json
 import pkgutil
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,10 +19,16 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from tasks.errors import InputError
+from tasks.agent.toolbox.nesting import decoded
+from tasks.errors import InputError, import_file
 
 # Why a call brought no result; counted in the trajectory, and named to the policy in the system's own words.
 Failure = Literal["unknown", "arguments", "timeout", "raised", "state", "result", "worker", "surplus"]
+
+# No tool's name, in any case: tags of the protocols, and the record's name for the simulated user.
+RESERVED = frozenset(
+    ["think", "information", "answer", "fact", "tool_call", "tool_response", "function", "parameter", "user"]
+)
 
 
 @dataclass(frozen=True)
@@ -154,7 +159,7 @@ class Tool:
         if len(names) == 1:
             return {names[0]: text}
         try:
-            value = json.loads(text) if text else {}
+            value = decoded(text) if text else {}
         except ValueError:
             return None
         return value if isinstance(value, dict) else None
@@ -214,9 +219,9 @@ class Tool:
 def _decoded(raw: Mapping[str, Any], names: Iterable[str]) -> Iterator[tuple[str, Any]]:
     """Those of the named values that are JSON in text, decoded."""
     for name in names:
-        with contextlib.suppress(ValueError, RecursionError):  # then the text stays what it is, and does not fit
+        with contextlib.suppress(ValueError):  # then the text stays what it is, and does not fit
             if isinstance(raw.get(name), str):
-                yield name, json.loads(raw[name])
+                yield name, decoded(raw[name])
 
 
 _tools: dict[str, type[Tool]] = {}
@@ -229,7 +234,7 @@ def register(tool: type[Tool]) -> type[Tool]:
         ValueError: another class has that name, the name can be no tag, or its usage needs an object.
     """
     name = tool.name
-    if not name.isidentifier() or name in {"think", "information", "answer", "fact", "tool_call", "tool_response"}:
+    if not name.isidentifier() or name.casefold() in RESERVED:
         raise ValueError(f"{name!r} cannot be a tool's name: it must be an identifier, and no tag of a protocol")
     if not inspect.ismethod(tool.usage):
         # Prompts are written before any tool is opened.
@@ -242,23 +247,31 @@ def register(tool: type[Tool]) -> type[Tool]:
 
 
 def known_tools() -> dict[str, type[Tool]]:
-    """All tools of the folder `tasks/agent/tools/`, by name."""
+    """All tools of the folder `tasks/agent/tools/`, by name.
+
+    Raises:
+        InputError: a file of the folder cannot be imported.
+    """
     package = importlib.import_module("tasks.agent.tools")
     for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{package.__name__}.{module.name}")
+        import_file(f"{package.__name__}.{module.name}")
     return dict(sorted(_tools.items()))
 
 
-def tool_classes(names: Sequence[str]) -> dict[str, type[Tool]]:
+def tool_classes(names: Sequence[str], where: str | None = None) -> dict[str, type[Tool]]:
     """The tools of these names, in their order.
 
+    Args:
+        names: as in `tools.names`.
+        where: the files that they are named in.
+
     Raises:
-        InputError: there is no such tool.
+        InputError: there is no such tool, or a file of the folder cannot be imported.
     """
     known = known_tools()
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"tools are: {', '.join(known)}"
-            raise InputError(f"tools.names: no tool {name!r}", mend=hint)
+            raise InputError(f"tools.names: no tool {name!r}", where=where, mend=hint)
     return {name: known[name] for name in names}

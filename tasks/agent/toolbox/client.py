@@ -62,10 +62,6 @@ class ToolClient:
     def schemas(self) -> list[dict[str, Any]]:
         return [tool["schema"] for tool in self._tools]
 
-    @property
-    def usage(self) -> str:
-        return "\n".join(tool["usage"] for tool in self._tools)
-
     async def call(self, trajectory_id: str, calls: Sequence[Call]) -> list[Result]:
         taken, surplus = calls[: self._limits.parallel], calls[self._limits.parallel :]
         results = await asyncio.gather(*(self._one(trajectory_id, call) for call in taken))
@@ -134,7 +130,7 @@ class ToolClient:
 
 
 def offered_tools(address: str) -> list[dict[str, Any]]:
-    """Tools of a server as objects `{name, usage, schema}`.
+    """Tools of a server as objects `{name, schema}`.
 
     Raises:
         InputError: it does not answer, or is not ready.
@@ -149,7 +145,7 @@ def offered_tools(address: str) -> list[dict[str, Any]]:
         raise InputError(f"the tool server at {address} is not ready: {reply.text}", where="tools.server")
     try:
         return [
-            {"name": str(tool["name"]), "usage": str(tool["usage"]), "schema": dict(tool["schema"])}
+            {"name": str(tool["name"]), "schema": dict(tool["schema"])}
             for tool in reply.raise_for_status().json()["tools"]
         ]
     except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:

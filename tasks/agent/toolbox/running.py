@@ -155,7 +155,9 @@ def fitted(outcome: Any, limit: int) -> Result | Failure:
         outcome = Result(outcome)
     if not isinstance(outcome, Result) or outcome.failure is not None:  # why a call failed is not the tool's to say
         return "result"
-    if not (isinstance(outcome.text, str) and isinstance(outcome.passages, tuple | list) and isinstance(outcome.done, bool)):
+    if not (isinstance(outcome.text, str) and isinstance(outcome.done, bool)):
+        return "result"
+    if not isinstance(outcome.passages, tuple | list):
         return "result"
     passages = outcome.passages[:MOST_PASSAGES]
     if not all(

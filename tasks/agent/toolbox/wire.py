@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from tasks.agent.protocols.base import Call
 from tasks.agent.toolbox.base import Failure, Passage, Result
+from tasks.agent.toolbox.nesting import decoded
 
 
 class _Passage(BaseModel):
@@ -123,12 +124,12 @@ def read_action(text: str) -> Call | None:
     if name != "tool_call":
         return Call(name, inner)
     try:
-        asked = _Asked.model_validate(json.loads(inner))
-    except (ValueError, RecursionError):
+        asked = _Asked.model_validate(decoded(inner))
+    except ValueError:
         return None
     return Call(asked.name, arguments=asked.arguments)
 
 
 def describe(tools: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Tools as objects `{name, usage, schema}`, as `GET /tools` lists them."""
-    return [{"name": name, "usage": tool.usage(), "schema": tool.schema()} for name, tool in tools.items()]
+    """Tools as objects `{name, schema}`, as `GET /tools` lists them."""
+    return [{"name": name, "schema": tool.schema()} for name, tool in tools.items()]

@@ -84,7 +84,7 @@ async def read_message(reader: asyncio.StreamReader) -> dict[str, Any]:
         if length > MOST_BYTES:
             raise WorkerLostError(f"a message of {length:,} bytes")
         message = json.loads(await reader.readexactly(length))
-    except (asyncio.IncompleteReadError, OSError, ValueError) as error:
+    except (asyncio.IncompleteReadError, OSError, ValueError, RecursionError) as error:
         raise WorkerLostError(str(error)) from error
     if not isinstance(message, dict):
         raise WorkerLostError("a message that is no object")

@@ -31,7 +31,6 @@ class Library:
 
     names = ("search",)
     schemas: list[dict[str, Any]] = []
-    usage = ""
 
     def __init__(self, *passages: Passage) -> None:
         self._passages = passages

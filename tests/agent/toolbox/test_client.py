@@ -18,7 +18,7 @@ from tasks.agent.toolbox import client as module
 from tasks.agent.toolbox.client import ToolClient
 from tasks.errors import InputError
 
-TOOL = {"name": "search", "usage": "<search> query </search>", "schema": {"type": "function"}}
+TOOL = {"name": "search", "schema": {"type": "function"}}
 GOOD = {"obs": "x", "passages": [], "done": False, "failure": None, "seconds": 0.1}
 LIMITS = Limits(seconds=0.2, characters=10, parallel=2)
 
@@ -99,7 +99,7 @@ def test_a_call_is_sent_in_verl_tools_form_and_its_result_comes_back(fake: Fake,
             "extra_fields": [{"details": True}],
         }
     ]
-    assert client.usage == TOOL["usage"] and client.schemas == [TOOL["schema"]]
+    assert client.schemas == [TOOL["schema"]]
 
 
 def test_arguments_are_sent_as_a_tool_call(fake: Fake, client: ToolClient) -> None:

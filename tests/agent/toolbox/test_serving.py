@@ -76,7 +76,7 @@ def test_a_stages_own_server_searches_as_the_process_itself_does_and_ends_with_i
     def found(tools: Tools) -> Any:
         opened = open_tools(tools, defaults.episode, defaults.retrieval, index)
         results = asyncio.run(opened.call("one", [Call("search", "where was Kashi born?"), Call("search", "")]))
-        return [one.after(0.0) for one in results], opened.names, opened.usage, opened.schemas
+        return [one.after(0.0) for one in results], opened.names, opened.schemas
 
     with section(index, server="start", worker=worker) as tools:
         assert isinstance(tools, Tools) and tools.server.startswith("http://127.0.0.1:")
