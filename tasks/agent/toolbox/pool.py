@@ -35,6 +35,7 @@ class _Slot:
         self.make, self.worker = make, make()
         self.opened = asyncio.Event()
         self.used: dict[str, float] = {}  # time of the last request by trajectory
+        self.held: set[str] = set()  # those of them that this very worker may remember something of
 
 
 class Pool:
@@ -110,6 +111,7 @@ class Pool:
         """Run one turn's calls in the trajectory's worker; a result for each, in their order, failed or not."""
         slot = self._slot(trajectory_id)
         slot.used[trajectory_id] = time.monotonic()
+        slot.held.add(trajectory_id)
         start = time.perf_counter()
         results = await self._ask(slot, trajectory_id, calls)
         if results is None:
@@ -128,8 +130,10 @@ class Pool:
         """The trajectory has ended: free what the tools remember of it."""
         slot = self._slot(trajectory_id)
         self.on_release(trajectory_id)
-        if slot.used.pop(trajectory_id, None) is None:
+        slot.used.pop(trajectory_id, None)
+        if trajectory_id not in slot.held:
             return
+        slot.held.discard(trajectory_id)
         try:
             async with asyncio.timeout(self._patience):
                 await slot.worker.ask({"trajectory": trajectory_id, "release": True})
@@ -166,8 +170,9 @@ class Pool:
             log.warning("a worker is started anew: %s", await self._loss(slot))
             slot.opened.clear()
             self.restarts += 1
-            self.lost += len(slot.used)
-            slot.used.clear()
+            # The trajectories go on, and who asks for them remembers more of them: they end, or are idle, like others.
+            self.lost += len(slot.held)
+            slot.held.clear()
             await slot.worker.kill()
             slot.worker = slot.make()
             try:

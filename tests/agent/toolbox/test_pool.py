@@ -26,7 +26,7 @@ def spec(monkeypatch: pytest.MonkeyPatch) -> Spec:
     return Spec(("misbehave",), LIMITS, modules=("misbehaving",))
 
 
-async def within(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+async def within(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.01)
@@ -50,6 +50,38 @@ def test_a_trajectory_that_nobody_ends_is_freed(spec: Spec, monkeypatch: pytest.
 
     asyncio.run(run())
     assert freed == ["one"]
+
+
+def test_what_a_trajectory_was_shown_outlives_a_lost_worker_and_is_freed_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "BEAT", 0.01)
+    freed: list[str] = []
+    made: list[Scripted] = []
+
+    def make() -> Scripted:
+        made.append(Scripted(True, {"trajectory": "one", "results": []}))
+        return made[-1]
+
+    async def run() -> None:
+        pool = Pool(make, 1, LIMITS)
+        pool.on_release = freed.append
+        await pool.start()
+        await pool.call("one", [])
+        await pool.call("idle", [])
+        for restarts in (1, 2):
+            made[-1].killed = True
+            await within(lambda restarts=restarts: pool.restarts == restarts and pool.opened == 1)
+        # Both go on; what the first worker remembered of them was lost once.
+        assert (pool.trajectories, pool.lost, freed) == (2, 2, [])
+        await pool.release("one")
+        assert freed == ["one"] and not any(message.get("release") for message in made[-1].asked)
+        monkeypatch.setattr(module, "IDLE", 0.0)
+        await within(lambda: pool.trajectories == 0)
+        assert freed == ["one", "idle"] and pool.expired == 1
+        await pool.close()
+
+    asyncio.run(run())
 
 
 def test_a_worker_in_which_too_many_calls_hang_is_started_anew(spec: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,13 +110,15 @@ class Scripted:
 
     def __init__(self, opens: Any, answer: Any = None) -> None:
         self.opens, self.answer, self.killed = opens, answer, False
+        self.asked: list[dict[str, Any]] = []
 
     async def open(self) -> list[dict[str, Any]]:
         if isinstance(self.opens, Exception):
             raise self.opens
-        return [{"name": "misbehave", "usage": "", "schema": {}}]
+        return [{"name": "misbehave", "schema": {}}]
 
     async def ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        self.asked.append(message)
         if self.killed or isinstance(self.opens, Exception):
             raise WorkerLostError("dead")
         if not message:
@@ -95,9 +129,13 @@ class Scripted:
         self.killed = True
 
 
+RESULT = {"obs": "secret", "passages": [], "done": True, "failure": None, "seconds": 0.0}
+
+
 def test_a_worker_that_cannot_be_started_anew_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BEAT", 0.01)
-    answer = {"trajectory": "one", "results": []}
+    monkeypatch.setattr(module, "GRACE", 600.0)  # seconds
+    answer = {"trajectory": "one", "results": [RESULT]}
     made = [Scripted(True), Scripted(WorkerLostError("no")), Scripted(InputError("no")), Scripted(True, answer)]
     waiting = list(made)
 
@@ -107,18 +145,31 @@ def test_a_worker_that_cannot_be_started_anew_is_tried_again(monkeypatch: pytest
         assert pool.opened == 1
         made[0].killed = True
         await within(lambda: pool.opened == 0)
-        # A call waits for the next worker, as long as a call may take.
-        (result,) = await pool.call("two", [Call("misbehave", "fine")])
-        assert result.failure == "worker" and result.seconds == pytest.approx(2.5, abs=1)
-        await within(lambda: pool.opened == 1)
-        assert await pool.call("one", []) == [] and pool.restarts == 3
+        # A call waits for the next worker.
+        (result,) = await pool.call("one", [Call("misbehave", "fine")])
+        assert (result.text, pool.opened, pool.restarts) == ("secret", 1, 3)
         await pool.close()
 
     asyncio.run(run())
     assert all(worker.killed for worker in made)
 
 
-RESULT = {"obs": "secret", "passages": [], "done": True, "failure": None, "seconds": 0.0}
+def test_a_call_waits_for_a_worker_no_longer_than_a_call_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BEAT", 0.01)
+    monkeypatch.setattr(module, "GRACE", 0.1)
+
+    async def run() -> None:
+        first = Scripted(True)
+        made = [first]
+        pool = Pool(lambda: made.pop() if made else Scripted(WorkerLostError("no")), 1, LIMITS)
+        await pool.start()
+        first.killed = True
+        await within(lambda: pool.opened == 0)
+        (result,) = await pool.call("one", [Call("misbehave", "fine")])
+        assert result.failure == "worker" and result.seconds >= LIMITS.seconds
+        await pool.close()
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize(
