@@ -124,6 +124,13 @@ def _row(line: bytes) -> dict[str, Any]:
     return {**Trajectory(**fields).record(), **entry}
 
 
+def _write(path: Path, rows: list[dict[str, Any]]) -> None:
+    aside = path.with_name(f".{path.name}.partial")
+    # Token ids and log-probabilities hardly repeat: dictionaries of them cost most of the time.
+    pq.write_table(pa.Table.from_pylist(rows, SCHEMA), aside, compression="zstd", use_dictionary=False)
+    os.replace(aside, path)
+
+
 class RolloutLog:
     """The rollouts of one RL run.
 
@@ -145,7 +152,7 @@ class RolloutLog:
         """Turn the lines of a step whose trajectories are all written into parquet, or those of every step.
 
         What a resumed run plays again of a step that is gathered already (it validates the step that it resumes
-        from once more) is dropped.
+        from once more) is dropped. A step without one whole line gets no file.
         """
         parts: dict[str, list[Path]] = {}
         for path in sorted(self.folder.iterdir()):
@@ -157,11 +164,8 @@ class RolloutLog:
                 rows = {
                     (row["question_id"], row["sample"]): row for path in paths for row in map(_row, whole_lines(path))
                 }
-                aside = self.folder / f".{name}.partial"
-                table = pa.Table.from_pylist([rows[key] for key in sorted(rows)], SCHEMA)
-                # Token ids and log-probabilities hardly repeat: dictionaries of them cost most of the time.
-                pq.write_table(table, aside, compression="zstd", use_dictionary=False)
-                os.replace(aside, self.folder / name)
+                if rows:
+                    _write(self.folder / name, [rows[key] for key in sorted(rows)])
             for path in paths:
                 path.unlink()
 

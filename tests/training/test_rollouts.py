@@ -144,6 +144,20 @@ def test_a_line_that_a_kill_has_cut_is_left_out(log: RolloutLog, cut: int) -> No
     assert list(pd.read_parquet(log.folder / "train_00001.parquet")["question_id"]) == ["a"]
 
 
+def test_a_step_of_torn_lines_alone_has_no_file_and_no_figures(log: RolloutLog) -> None:
+    append(log.folder, trajectory("a"), step=1, split="train", sample=0)
+    (path,) = log.folder.iterdir()
+    path.write_bytes(path.read_bytes()[:-1])
+    append(log.folder, trajectory("b"), step=2, split="train", sample=0)
+    log.gather()
+    assert names(log) == ["train_00002.parquet"]
+    assert log.figures(1) == {} and log.figures(2) != {}
+    # Played again, it is whole.
+    append(log.folder, trajectory("a"), step=1, split="train", sample=0)
+    log.gather(1)
+    assert len(pd.read_parquet(log.folder / "train_00001.parquet")) == 1
+
+
 def test_a_broken_line_that_is_whole_is_an_error_and_nothing_is_lost(log: RolloutLog) -> None:
     (log.folder / "train_00001.abc.jsonl").write_bytes(b"{\n")
     with pytest.raises(json.JSONDecodeError):
