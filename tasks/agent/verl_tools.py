@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import PrivateAttr
 from verl.tools.base_tool import BaseTool
 from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse
@@ -20,8 +19,6 @@ from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse
 from tasks.agent.protocols import Call, Protocol, create
 from tasks.agent.setup import open_tools
 from tasks.agent.toolbox import Result, Tools
-from tasks.errors import InputError
-from tasks.files import write_text_aside
 from tasks.params import Episode, Retrieval
 from tasks.params import Tools as ToolsSection
 
@@ -71,10 +68,10 @@ def _opened(settings: str) -> tuple[Tools, Protocol]:
 
 
 class ForagerTool(BaseTool):
-    """One tool; verl opens it out of the file that `write_tool_config` writes.
+    """One tool; verl opens it out of the file that `tasks.agent.verl_tool_config` writes.
 
     Args:
-        config: `name` of the tool, and `settings`: path of the JSON file that the rl stage wrote.
+        config: `name` of the tool, and `settings`: path of the JSON file that it was written with.
         tool_schema: None; the tool knows its own.
     """
 
@@ -100,29 +97,3 @@ class ForagerTool(BaseTool):
     async def release(self, instance_id: str, **_: Any) -> None:
         """Free what the tool remembers of the call."""
         await self._tools.release(instance_id)
-
-
-def write_tool_config(path: Path, settings: Path) -> None:
-    """Write the file for `actor_rollout_ref.rollout.multi_turn.tool_config_path`.
-
-    Args:
-        path: the YAML file to write.
-        settings: the JSON file that the rl stage wrote (episode, tools, retrieval, index).
-
-    Raises:
-        InputError: the protocol is none that verl's ToolAgentLoop reads.
-    """
-    content = json.loads(settings.read_text(encoding="utf-8"))
-    protocol = content["episode"]["protocol"]
-    if protocol not in ("hermes", "qwen3_coder"):
-        raise InputError(
-            f"verl's ToolAgentLoop cannot read {protocol!r}", where="episode.protocol", mend="hermes or qwen3_coder"
-        )
-    made = [
-        {
-            "class_name": f"{ForagerTool.__module__}.{ForagerTool.__qualname__}",
-            "config": {"type": "native", "name": name, "settings": str(settings)},
-        }
-        for name in content["tools"]["names"]
-    ]
-    write_text_aside(path, yaml.safe_dump({"tools": made}, sort_keys=False))
