@@ -163,7 +163,8 @@ class Chat:
 
     def _foreign(self, text: str, limit: int) -> tuple[str, list[int]]:
         """A foreign text, none of the tokenizer's marks left in it, and its ids; hardly more of it than `limit` ids."""
-        text = text[: LONGEST_TOKEN * limit]
+        # Half of a surrogate pair, which JSON can carry, is no character and could not be encoded.
+        text = text[: LONGEST_TOKEN * limit].encode("utf-8", "replace").decode("utf-8")
         for mark in self._marks:
             text = text.replace(mark, f"{mark[0]}\u200b{mark[1:]}")
         ids = self._encode(text)
@@ -172,6 +173,11 @@ class Chat:
             lacking = {letter for letter in set(text) if not self._special.isdisjoint(self._encode(letter))}
             text = text.translate({ord(letter): "?" for letter in lacking})
             ids = self._encode(text)
+        if not self._special.isdisjoint(ids):
+            # The tokenizer makes marks of what is none, out of full-width letters, say: no two may stand together.
+            text = "\u200b".join(text)
+            ids = [token for token in self._encode(text) if token not in self._special]
+            text = self.tokenizer.decode(ids, skip_special_tokens=False)
         return text, ids
 
     def _cut(self, text: str, ids: list[int], room: int) -> tuple[str, list[int]]:

@@ -187,7 +187,19 @@ class _Episode:
         trajectory.turns += 1
         self._used += len(ids)
         self._ended = bool(ids) and ids[-1] == tokenizer.eos_token_id
-        return protocol.action(text), not self._ended and len(ids) >= limit
+        return protocol.action(self._handed_over(text, ids)), not self._ended and len(ids) >= limit
+
+    def _handed_over(self, text: str, ids: list[int]) -> str:
+        """A turn's text up to the stop string at which the engine handed over.
+
+        The string may end inside the last token (`>.` is one in many vocabularies), which vLLM keeps whole.
+        """
+        ends = [text.rfind(stop) + len(stop) for stop in self._setup.protocol.stop if stop in text]
+        end = max(ends, default=len(text))
+        if end == len(text):
+            return text
+        before = self._setup.chat.tokenizer.decode(ids[:-1], skip_special_tokens=False)
+        return text[:end] if len(before) < end else text
 
     async def _react(self, action: Action, cut: bool) -> StopReason | None:
         """Carry out what a turn asks for; the reason when the episode ends with it."""

@@ -150,7 +150,7 @@ def test_last_turn_cannot_search(play, tokenizer) -> None:
     ("turn", "reason"),
     [
         ("Kashi was born", "invalid"),
-        ("<search> </search>", "invalid"),
+        ("<search> Kashi </search> and", "invalid"),
         ("Kashi<|im_end|>", "end"),
         ("a " * 60, "length"),
     ],
@@ -472,3 +472,42 @@ def test_a_tool_of_another_name_that_brings_passages_is_searching_too(tokenizer,
     trajectory = asyncio.run(run_episode(row, generate=script, setup=setup))
     assert (trajectory.queries, trajectory.passage_ids) == (["Kashi"], [["p1", "p2"]])
     assert [call.tool for call in trajectory.calls] == ["wiki", "clock"]
+
+
+class Whole:
+    """A tokenizer in which a stop string and what follows it are one token."""
+
+    def __init__(self, tokenizer: Any, *pieces: str) -> None:
+        self._tokenizer = tokenizer
+        self._pieces = {100_000 + n: piece for n, piece in enumerate(pieces)}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizer, name)
+
+    def decode(self, ids: Sequence[int], **how: Any) -> str:
+        return "".join(self._pieces.get(one) or self._tokenizer.decode([one], **how) for one in ids)
+
+
+@pytest.mark.parametrize(("tail", "ends"), [(">.", True), ("></", True), (">", True), (">. x", False)])
+def test_a_stop_string_may_end_inside_the_last_token(tokenizer, defaults, question_row, tail: str, ends: bool) -> None:
+    """vLLM looks for stop strings in the text and keeps the last token whole (v1/engine/detokenizer.py)."""
+    whole = Whole(tokenizer, "</search>.", "</search", "</answer", tail)
+    head = tokenizer.encode("<answer> Rove ")
+    setup = Setup(PROTOCOL, environments.create(defaults.environment), LIBRARY, Chat(whole), BUDGET)
+    row = question_row("Where was Kashi born?", ["Rove"], ["Kashi"], ["p1"])
+    search = [*tokenizer.encode("<search> Kashi "), 100_000]
+    last = [*head, 100_002, 100_003] if ends else [*head, 100_002, *tokenizer.encode(">. x")]
+    trajectory = asyncio.run(run_episode(row, generate=Script(tokenizer, search, last), setup=setup))
+    assert trajectory.queries == ["Kashi"]
+    assert (trajectory.stop_reason, trajectory.format_valid) == (("answer", True) if ends else ("invalid", False))
+    assert trajectory.segments[0].text.endswith("</search>.")  # the ids stay as the engine gave them
+
+
+def test_a_tool_that_takes_nothing_is_called_with_nothing(play, tokenizer) -> None:
+    trajectory = play(Script(tokenizer, "<search> </search>", ANSWER))
+    assert [(call.tool, call.arguments) for call in trajectory.calls] == [("search", "")]
+
+
+def test_half_a_character_in_a_users_word_is_replaced(play, tokenizer) -> None:
+    trajectory = play(Script(tokenizer, "<answer> x </answer>", ANSWER), interaction=Speaks("why \ud83d"))
+    assert (trajectory.user_turns, trajectory.reward) == (1, 1.0) and "why ?" in trajectory.text

@@ -118,7 +118,7 @@ def _search(protocol: Protocol, query: str, noted: str, thought: str, think: boo
     text = noted + protocol.search(query, thought if think else None)
     action = protocol.action(text)
     asked = [(call.tool, call.text if call.arguments is None else call.arguments.get("query")) for call in action.calls]
-    return (text, action.calls) if asked == [("search", query.strip())] else None
+    return (text, action.calls) if query.strip() and asked == [("search", query.strip())] else None
 
 
 def _answer(protocol: Protocol, content: str, sources: Sequence[int], thought: str, think: bool) -> str | None:

@@ -172,6 +172,8 @@ async def _played(row: Row, chosen: str, setup: Setup, protocol: SearchR1) -> tu
                 script.answer(turn)
                 break
             query = action.calls[0].text
+            if not query:
+                raise RowError("tags", f"chosen: turn {number} does not end with its search: it asks for nothing")
             if not await script.call(turn, action.calls):
                 raise RowError("search_failed", f"chosen: the search for {brief(query)} has failed")
             if (difference := _difference(claims[number - 1], script.shown[-1])) is not None:

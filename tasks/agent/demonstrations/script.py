@@ -55,14 +55,20 @@ class Script:
         self.found = [passage for result in results for passage in result.passages]
         self.passages += self.found
         forced = budget.force_answer and self._turns + 1 >= budget.max_turns
-        self._show(protocol.show(results, self.numbers, protocol.last_turn if forced else ""))
+        numbers = dict(self.numbers)
+        text = self._show(protocol.show(results, numbers, protocol.last_turn if forced else ""))
+        # As in an episode: what the budget has cut away was not shown.
+        shown = protocol.numbered(text)
+        self.numbers |= {key: number for key, number in numbers.items() if number in shown}
         return all(result.failure is None for result in results)
 
     def answer(self, turn: str) -> None:
         """The last turn; its end token belongs to the data set."""
         self.segments.append(Segment(turn, True, "generated"))
 
-    def _show(self, observation: Observation) -> None:
+    def _show(self, observation: Observation) -> str:
+        """Append what is shown; its text."""
+
         def pieces(of: Observation) -> list[str]:
             limit, ended = self._setup.budget.max_observation_tokens, self._setup.protocol.ends_turn
             return self._setup.chat.pieces(of, limit, turn_ended=ended)
@@ -71,6 +77,7 @@ class Script:
         self.segments += [Segment(text, False, "observation") for text in said]
         frame = pieces(replace(observation, bodies=("",) * len(observation.bodies)))
         self.shown.append("\n".join(_between(said, frame)))
+        return "".join(said)
 
 
 def _between(pieces: Iterable[str], frame: Iterable[str]) -> list[str]:

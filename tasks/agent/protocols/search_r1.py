@@ -61,7 +61,8 @@ class SearchR1(Tags):
         kind, text = found.group(1), found.group(2).strip()
         if kind == "answer":
             return Action("answer", text)
-        return Action("calls", calls=(Call(kind, text),)) if text else Action("invalid", f"empty <{kind}>")
+        # Empty or not: a tool may take no argument, and one that needs some says so.
+        return Action("calls", calls=(Call(kind, text),))
 
     def answers(self, generated: str) -> list[str]:
         """Texts of all answer blocks of a *generated* text, in order; the answer is the last."""

@@ -26,7 +26,7 @@ def search(query: str) -> Action:
         # An opening tag inside a block begins the block anew.
         ("<search> a <search> b </search>", search("b")),
         ("<search> a <answer> b </answer>", Action("answer", "b")),
-        ("<search> </search>", Action("invalid", "empty <search>")),
+        ("<search> </search>", search("")),
         ("<search> a <answer> b </search>", NO_BLOCK),
         ("<search> a </answer></search>", NO_BLOCK),
         ("<answer> a </answer> b </answer>", NO_BLOCK),
@@ -79,7 +79,7 @@ def test_turns_are_read_as_they_are_written(text: str, thought: str | None) -> N
     assert PROTOCOL.answers(PROTOCOL.answer(text, thought)) == [text.strip()]
     assert PROTOCOL.action(PROTOCOL.answer(text, thought)) == Action("answer", text.strip())
     asked = PROTOCOL.action(PROTOCOL.search(text, thought))
-    assert asked == (search(text.strip()) if text.strip() else Action("invalid", "empty <search>"))
+    assert asked == search(text.strip())
 
 
 def test_observation_form() -> None:
