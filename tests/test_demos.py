@@ -8,6 +8,8 @@ import pytest
 from tasks import demos
 from tasks.agent.environments.search.environment import Environment
 from tasks.agent.protocols import SearchR1
+from tasks.agent.toolbox import Tool
+from tasks.agent.toolbox.base import _tools
 from tasks.errors import InputError
 from tasks.retrieval.build import build
 from tasks.training.tokenizer import train_tokenizer
@@ -245,8 +247,10 @@ def test_own_demonstrations_leave_rl_its_share(stage, own_file) -> None:
         demos.run(stage(4, 1, files=files, rl_share=0.95))
 
 
-def test_without_a_tool_that_searches_there_are_none(stage, make_stage) -> None:
+def test_without_a_tool_that_searches_there_are_none(stage, make_stage, monkeypatch) -> None:
     stage(2, 1)
+    calculator = type("Calculator", (Tool,), {"name": "calculator", "description": "works out a sum"})
+    monkeypatch.setitem(_tools, "calculator", calculator)
     made = make_stage("demos", tools={"names": ["calculator"]})
     with pytest.raises(InputError, match=r"^tools\.names: demonstrations search, and there is no tool search"):
         demos.run(made)

@@ -34,6 +34,7 @@ from tasks.params.resolution import (
     profile_name,
     profiles,
     resolve,
+    typed,
     use_profile,
 )
 
@@ -65,5 +66,6 @@ __all__ = [
     "profile_name",
     "profiles",
     "resolve",
+    "typed",
     "use_profile",
 ]

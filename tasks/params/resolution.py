@@ -6,15 +6,15 @@ Every key is checked before anything else runs; an unknown one is refused with t
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from tasks.errors import InputError
 from tasks.params.models import Params
+from tasks.sections import refusal
 
 DEFAULTS = Path("params/defaults.yaml")
 PROFILE = Path("params/profile.yaml")
@@ -49,69 +49,32 @@ def overlay(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _within(kind: Any, part: str | int) -> Any:
-    """The type under a part of an error's place; None where there is no field of this name, or no type of ours."""
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        return next(
-            (field.annotation for name, field in kind.model_fields.items() if part in (name, field.alias)), None
-        )
-    if get_origin(kind) in (list, dict):
-        return get_args(kind)[-1]
-    return None
-
-
-def _place(parts: tuple[str | int, ...]) -> tuple[list[str | int], list[Any]]:
-    """The keys of an error's place and, for each, the type it belongs to."""
-    kind: Any = Params
-    keys: list[str | int] = []
-    holders: list[Any] = []
-    for part in parts:
-        keys.append(part)
-        holders.append(kind)
-        kind = _within(kind, part)
-    return keys, holders
-
-
-def _refuse(error: ValidationError, where: str) -> InputError:
-    # An unknown key comes first: where a key is misspelt, the one that is meant is missing as well.
-    first, *more = sorted(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-    keys, holders = _place(first["loc"])
-    key = ".".join(map(str, keys))
-    others = f" (and {len(more)} more)" if more else ""
-    if first["type"] == "extra_forbidden":
-        valid = [field.alias or name for name, field in holders[-1].model_fields.items()]
-        near = difflib.get_close_matches(str(keys[-1]), valid, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]!r}?" if near else "see params/defaults.yaml for every key"
-        return InputError(f"unknown key {key!r}{others}", where=where, mend=hint)
-    if first["type"] == "missing":
-        # Lists replace, and an entry of a name of its own has nothing below it: the defaults cannot fill these.
-        in_item = any(get_origin(holder) in (list, dict) for holder in holders)
-        mend = "name it in this item" if in_item else "params/defaults.yaml must hold every key"
-        return InputError(f"key {key!r} is missing{others}", where=where, mend=mend)
-    got = first.get("input")
-    shown = f", got {got!r}" if isinstance(got, str | int | float | bool) or got is None else ""
-    message = first["msg"].removeprefix("Value error, ")
-    if not key:
-        return InputError(f"{message}{others}", where=where)
-    return InputError(f"{key}: {message}{shown}{others}", where=where)
-
-
-def parse(content: dict[str, Any], where: str) -> Params:
-    """Check a resolved mapping against the models.
+def typed(content: dict[str, Any], where: str) -> Params:
+    """Check a resolved mapping against the models alone, and nothing that it names.
 
     Raises:
         InputError: a key is unknown or missing, or a value has the wrong type or range.
     """
+    try:
+        return Params.model_validate(content)
+    except ValidationError as error:
+        raise refusal(error, Params, where=where) from None
+
+
+def parse(content: dict[str, Any], where: str) -> Params:
+    """Check a resolved mapping against the models, and what it names against what there is.
+
+    Raises:
+        InputError: a key is unknown or missing, a value has the wrong type or range, or no such thing exists.
+    """
     from tasks.agent.environments import environment_params
+    from tasks.params.playing import check_playing
     from tasks.qa.sources import source_keys
     from tasks.qa.suite.catalogue import severities
     from tasks.release import gating
 
-    try:
-        params = Params.model_validate(content)
-    except ValidationError as error:
-        raise _refuse(error, where) from None
-    environment_params(params.environment, where)
+    params = typed(content, where)
+    check_playing(params, environment_params(params.environment, where), where)
     for number, entry in enumerate(params.ingest.sources):
         source_keys(entry.model_dump(), f"ingest.sources.{number}", where)
     if isinstance(params.ingest.corpus, BaseModel):

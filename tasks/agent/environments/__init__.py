@@ -8,12 +8,13 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 from typing import Protocol as Interface
 
 from pydantic import BaseModel, ValidationError
 
 from tasks.errors import InputError
+from tasks.sections import refusal
 
 if TYPE_CHECKING:
     from tasks.agent.prompts import Template
@@ -59,14 +60,6 @@ def _class(name: str, where: str | None) -> type[Any]:
     return importlib.import_module(f"{__name__}.{name}.environment").Environment
 
 
-def _holder(model: type[BaseModel], path: tuple[str | int, ...]) -> type[BaseModel]:
-    """The model that a path of keys leads to."""
-    for key in path:
-        kind = model.model_fields[str(key)].annotation
-        model = next(one for one in (*get_args(kind), kind) if isinstance(one, type) and issubclass(one, BaseModel))
-    return model
-
-
 def environment_params(section: Any, where: str | None = None) -> BaseModel:
     """Check an `environment` section against the model of the environment it names.
 
@@ -77,17 +70,7 @@ def environment_params(section: Any, where: str | None = None) -> BaseModel:
     try:
         return model.model_validate({k: v for k, v in section.model_dump().items() if k != "name"})
     except ValidationError as error:
-        # An unknown key comes first: where a key is misspelt, the one that is meant is missing as well.
-        first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-        key = "environment." + ".".join(map(str, first["loc"]))
-        if first["type"] == "extra_forbidden":
-            valid = list(_holder(model, first["loc"][:-1]).model_fields)
-            near = difflib.get_close_matches(str(first["loc"][-1]), valid, n=1, cutoff=0.4)
-            hint = f"did you mean {near[0]!r}?" if near else f"its keys are: {', '.join(valid)}"
-            raise InputError(f"unknown key {key!r}", where=where, mend=hint) from None
-        if first["type"] == "missing":
-            raise InputError(f"key {key!r} is missing", where=where, mend="name it") from None
-        raise InputError(f"{key}: {first['msg'].removeprefix('Value error, ')}", where=where) from None
+        raise refusal(error, model, where=where, below="environment.") from None
 
 
 def create(section: Any) -> Environment:

@@ -7,12 +7,11 @@ has it no more.
 from __future__ import annotations
 
 import difflib
-import importlib
 import pkgutil
 from typing import Any
 from typing import Protocol as Interface
 
-from tasks.errors import InputError
+from tasks.errors import InputError, import_file
 
 
 class Interaction(Interface):
@@ -32,18 +31,31 @@ class Interaction(Interface):
         ...
 
 
-def create(name: str | None) -> Interaction | None:
-    """The interaction of that name.
+def find(name: str, where: str | None = None) -> type[Interaction]:
+    """The class of the interaction of that name, which is not made yet.
+
+    Args:
+        name: as in `episode.interaction`.
+        where: the files that it is named in.
 
     Raises:
-        InputError: there is none.
+        InputError: there is none, or its file cannot be imported or holds none.
     """
-    if name is None:
-        return None
     names = sorted(module.name for module in pkgutil.iter_modules(__path__))
     if name not in names:
         near = difflib.get_close_matches(name, names, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"interactions are: {', '.join(names)}"
-        raise InputError(f"episode.interaction: no interaction {name!r}", mend=hint)
-    made: Interaction = importlib.import_module(f"{__name__}.{name}").Interaction()
-    return made
+        raise InputError(f"episode.interaction: no interaction {name!r}", where=where, mend=hint)
+    found: type[Interaction] | None = getattr(import_file(f"{__name__}.{name}"), "Interaction", None)
+    if found is None:
+        raise InputError(f"episode.interaction: the file of {name!r} holds no class Interaction", where=where)
+    return found
+
+
+def create(name: str | None) -> Interaction | None:
+    """The interaction of that name.
+
+    Raises:
+        InputError: there is none, or its file cannot be imported or holds none.
+    """
+    return None if name is None else find(name)()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import signal
@@ -14,7 +15,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import uvicorn
 
@@ -26,6 +27,8 @@ from tasks.agent.toolbox.spec import Settings, Spec
 from tasks.agent.toolbox.workers import ProcessWorker, ThreadWorker, Worker
 from tasks.errors import InputError, exit_on_input_error
 
+_PORT_REFUSED = (errno.EADDRINUSE, errno.EACCES)
+
 
 def _settings(given: argparse.Namespace) -> Settings:
     """The project's parameters, but for what the command line says."""
@@ -36,7 +39,7 @@ def _settings(given: argparse.Namespace) -> Settings:
     }
     for section, keys in said.items():
         content[section] |= {key: value for key, value in keys.items() if value is not None}
-    params = parameters.parse(content, where="parameters")
+    params = parameters.typed(content, where="parameters")  # tools are known once the workers have imported them
     return Settings.of(params.tools, params.episode, params.retrieval, given.index, given.modules)
 
 
@@ -61,7 +64,7 @@ async def _serve(settings: Settings, pool: Pool, listening: socket.socket, annou
         if opening.done():
             await opening
             host, port = listening.getsockname()[:2]
-            announce(f"http://{host}:{port}")
+            announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
         await serving
     finally:
         end()
@@ -79,10 +82,15 @@ def _worker(kind: str) -> Callable[[Spec], Worker]:
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    if not 0 <= port < 1 << 16:
+        raise InputError(f"must be 0 to 65535, not {port}", where="--port")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listening = socket.create_server((host, port), backlog=2048)
-    except OSError as error:
-        raise InputError(f"cannot listen at {host}:{port}: {error.strerror}", where="--port") from error
+        listening = socket.create_server((host, port), family=family, backlog=2048)
+    except (OSError, UnicodeError) as error:  # a name of the wrong form is not even looked up
+        where = "--port" if isinstance(error, OSError) and error.errno in _PORT_REFUSED else "--host"
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot listen at {host}, port {port}: {why}", where=where) from error
     # asyncio sets this for sockets it makes itself; without it each reply waits 40 ms for an acknowledgement.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
@@ -99,9 +107,12 @@ def _end_with_input() -> None:
     threading.Thread(target=watch, daemon=True, name="parent").start()
 
 
-def _announce(address: str) -> None:
-    print(address, flush=True)
-    os.dup2(2, 1)  # what tools print goes where logs go: nobody may be reading on
+def _take_output() -> TextIO:
+    """The standard output, for the server's own line alone: what tools print, from now on, goes where logs go."""
+    own = os.fdopen(os.dup(1), "w")
+    sys.stdout.flush()
+    os.dup2(2, 1)
+    return own
 
 
 def run(arguments: Sequence[str] | None = None) -> None:
@@ -120,6 +131,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--stage", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
+    output = _take_output()
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
     with exit_on_input_error("tool_server"), contextlib.ExitStack() as stack:
         if given.stage:
@@ -132,13 +144,18 @@ def run(arguments: Sequence[str] | None = None) -> None:
             from tasks.agent.ray_tools import cluster
 
             stack.enter_context(cluster())
+
+        def announce(line: str) -> None:
+            with output:  # whoever reads it sees its end
+                print(line, file=output)
+
         count = 1 if settings.worker == "thread" else settings.workers
         pool = Pool(partial(_worker(settings.worker), settings.spec), count, settings.spec.limits)
         try:
-            asyncio.run(_serve(settings, pool, listening, _announce))
+            asyncio.run(_serve(settings, pool, listening, announce))
         except InputError as error:
             if given.stage:
-                print(f"error: {error}", flush=True)
+                announce(f"error: {error}")
             raise
 
 

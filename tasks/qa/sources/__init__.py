@@ -12,11 +12,12 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from tasks.errors import InputError
 from tasks.qa.sources.base import Keys, Source
 from tasks.qa.sources.files import FileSource
+from tasks.sections import place as place_of
 
 CORPUS = "ingest.corpus"
 # Fewer keys are anybody's: `question` and `answer` say nothing about a form.
@@ -94,8 +95,8 @@ def source_keys(entry: Any, place: str, where: str | None = None) -> Keys:
     key = ".".join(map(str, (place, *first["loc"])))
     others = f" (and {len(more)} more)" if more else ""
     if first["type"] == "extra_forbidden":
-        *outer, unknown = first["loc"]
-        valid = list(_within(model, outer).model_fields)
+        *_, (unknown, holder) = place_of(model, first["loc"])
+        valid = list(holder.model_fields)
         near = difflib.get_close_matches(str(unknown), valid, n=1, cutoff=0.4)
         meant = f"did you mean {near[0]!r}? " if near else ""
         raise InputError(f"unknown key {key!r}{others}", where=where, mend=f"{meant}its keys are: {', '.join(valid)}")
@@ -103,13 +104,3 @@ def source_keys(entry: Any, place: str, where: str | None = None) -> Keys:
         raise InputError(f"key {key!r} is missing{others}", where=where, mend="name it in this item")
     message = first["msg"].removeprefix("Value error, ")
     raise InputError(f"{key}: {message}, got {repr(first['input'])[:_SHOWN]}{others}", where=where)
-
-
-def _within(model: type[BaseModel], keys: Iterable[Any]) -> type[BaseModel]:
-    """The model of a key's value."""
-    for key in keys:
-        annotation = model.model_fields[key].annotation
-        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
-            break
-        model = annotation
-    return model
