@@ -7,7 +7,7 @@ The checkpoint handed to merge is the one with the best validation success; amon
     python -m tasks.rl --check-engine [--model DIR] [--episodes N]
 
 trains nothing: it plays validation questions in vLLM, greedily, and compares every token with transformers. Exit
-code 0: they agree; 1: they differ, and data/rl-check/report.txt says where; 2: wrong input.
+code 0: they agree; 3: they differ, and data/rl-check/report.txt says where; 2: wrong input; 1: the check itself failed.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from tasks.contract import Figures, Stage, at_work, main
 from tasks.errors import InputError
 from tasks.files import write_json
 from tasks.processes import CommandError
+
+DIFFER = 3  # exit code of the engine's check; 1 is any crash, which says nothing about the engine
 
 
 def validation_figures(rollouts: pd.DataFrame) -> Figures:
@@ -189,7 +191,7 @@ def check_engine(model: Path | None, episodes: int | None) -> int:
             out=stage.out,
             say=stage.say,
         )
-    return 0 if agree else 1
+    return 0 if agree else DIFFER
 
 
 def _count(text: str) -> int:
@@ -200,7 +202,11 @@ def _count(text: str) -> int:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tasks.rl", description="Stage rl; without options: trains.")
-    parser.add_argument("--check-engine", action="store_true", help="compare vLLM with transformers, train nothing")
+    parser.add_argument(
+        "--check-engine",
+        action="store_true",
+        help=f"compare vLLM with transformers, train nothing; exit code 0: they agree, {DIFFER}: they differ",
+    )
     parser.add_argument("--model", type=Path, metavar="DIR", help="the model to check (default data/sft/model)")
     parser.add_argument("--episodes", type=_count, metavar="N", help="questions to play (default rl.sanity.episodes)")
     options = parser.parse_args()
