@@ -16,6 +16,8 @@ from typing import Any, Literal
 from typing import Protocol as Interface
 from uuid import uuid4
 
+from tasks.agent.answering import read_answer
+from tasks.agent.budget import Budget
 from tasks.agent.chat import Chat
 from tasks.agent.environments import Environment
 from tasks.agent.interactions import Interaction
@@ -41,37 +43,6 @@ class Generator(Interface):
     """An engine: continues `prompt_ids` until a stop string (kept in the output), the end token or `max_tokens`."""
 
     async def __call__(self, prompt_ids: list[int], *, max_tokens: int, stop: list[str]) -> Generation: ...
-
-
-@dataclass(frozen=True)
-class Budget:
-    """Limits of an episode and what happens at them.
-
-    Attributes:
-        max_turns: generated turns; the last cannot call a tool.
-        max_response_tokens: of the whole response, generated and shown.
-        max_turn_tokens: of one generated turn.
-        max_observation_tokens: of what is shown between two turns.
-        force_answer: whether the system asks for the answer before the last turn, and once the room is used up.
-        correct_invalid: whether a turn that asks for nothing is told so and tried again, instead of ending all.
-        max_repeats: how often the very same call may be made; once more ends the episode.
-        max_user_turns: words of the user after an answer, where there is an interaction.
-        user_seconds: how long each is waited for.
-        deadline_seconds: of the whole episode; None: no limit.
-        fallback_reward: reward of an episode that the deadline has cut.
-    """
-
-    max_turns: int
-    max_response_tokens: int
-    max_turn_tokens: int
-    max_observation_tokens: int
-    force_answer: bool = False
-    correct_invalid: bool = False
-    max_repeats: int = 3
-    max_user_turns: int = 1
-    user_seconds: float = 10.0
-    deadline_seconds: float | None = None
-    fallback_reward: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -137,7 +108,7 @@ async def run_episode(row: dict[str, Any], *, generate: Generator, setup: Setup,
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(RELEASE_SECONDS):
                 await setup.tools.release(episode.id)
-    episode.read_answer()
+    read_answer(trajectory, row, setup.protocol, episode.numbers, setup.example_answer)
     setup.environment.score(trajectory, row)
     if trajectory.stop_reason == "deadline":
         trajectory.reward = setup.budget.fallback_reward
@@ -146,14 +117,19 @@ async def run_episode(row: dict[str, Any], *, generate: Generator, setup: Setup,
 
 
 class _Episode:
-    """An episode under way."""
+    """An episode under way.
+
+    Attributes:
+        id: of the trajectory, for the tools.
+        numbers: number by passage id, of the passages that were shown with a lasting number.
+    """
 
     def __init__(self, trajectory: Trajectory, row: dict[str, Any], generate: Generator, setup: Setup) -> None:
         self.id = uuid4().hex
         self._trajectory, self._row, self._generate, self._setup = trajectory, row, generate, setup
         self._used = 0
         self._ended = False  # whether the last turn closed with the end token
-        self._numbers: dict[str, int] = {}
+        self.numbers: dict[str, int] = {}
         self._calls: Counter[str] = Counter()
 
     async def play(self) -> StopReason:
@@ -253,11 +229,11 @@ class _Episode:
         if any(result.done for result in results):
             return "tool"
         notice = protocol.last_turn if self._asks_for_answer_next() else ""
-        numbers = dict(self._numbers)
+        numbers = dict(self.numbers)
         if self._append(protocol.show(results, numbers, notice), "observation"):
             # A passage that the budget has cut away was not shown, and cannot be cited.
             shown = protocol.numbered(trajectory.segments[-1].text)
-            self._numbers |= {key: number for key, number in numbers.items() if number in shown}
+            self.numbers |= {key: number for key, number in numbers.items() if number in shown}
             trajectory.forced_answer |= bool(notice)
             return None
         return None if budget.force_answer and self._force() else "length"
@@ -299,43 +275,6 @@ class _Episode:
         self._trajectory.segments.append(Segment(kind, text, ids))
         self._used += len(ids)
         return True
-
-    def _blocks_paid(self, protocol: Protocol) -> int:
-        """Answer blocks less one for every word of the user's that was followed by any, after others before it."""
-        counts = [0]
-        for segment in self._trajectory.segments:
-            if segment.kind == "user":
-                counts.append(0)
-            elif segment.kind == "generated":
-                counts[-1] += len(protocol.answers(segment.text))
-        return sum(counts) - max(0, sum(count > 0 for count in counts) - 1)
-
-    def read_answer(self) -> None:
-        """Fill in the answer, its citations and the fact list: of the generated text alone."""
-        trajectory, protocol, setup = self._trajectory, self._setup.protocol, self._setup
-        turns = [segment.text for segment in trajectory.segments if segment.kind == "generated"]
-        blocks = [block for turn in turns for block in protocol.answers(turn)]  # none reaches from turn to turn
-        ids = {number: key for key, number in self._numbers.items()}
-        if blocks:
-            trajectory.answer, cited = protocol.citations(blocks[-1])
-            trajectory.cited = [ids.get(number) for number in cited]
-        trajectory.answer_blocks = self._blocks_paid(protocol)
-        trajectory.facts = [
-            {"text": fact.text, "sources": [ids.get(number) for number in fact.sources]}
-            for turn in turns
-            for fact in protocol.facts(turn)
-        ]
-        known = self._row["extra_info"].get("gold_passage_ids")  # an array, out of parquet
-        gold = set() if known is None else set(map(str, known))
-        hits = len(gold & set(trajectory.cited))
-        trajectory.citation_precision = hits / len(trajectory.cited) if gold and trajectory.cited else None
-        trajectory.citation_recall = hits / len(gold) if gold else None
-        example = setup.example_answer
-        trajectory.copied_example = (
-            example is not None
-            and trajectory.answer is not None
-            and (trajectory.answer.strip().casefold() == example.strip().casefold())
-        )
 
 
 def _asked(call: Call) -> str:

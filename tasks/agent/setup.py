@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tasks.agent import environments, interactions, protocols
+from tasks.agent.budget import Budget
 from tasks.agent.chat import Chat, Tokenizer
-from tasks.agent.episode import Budget, Setup
+from tasks.agent.episode import Setup
 from tasks.agent.toolbox import Context, Limits, Toolbox, Tools
 from tasks.agent.toolbox.client import ToolClient
 from tasks.agent.toolbox.running import build

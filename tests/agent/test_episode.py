@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.agent import environments, interactions
+from tasks.agent.budget import Budget
 from tasks.agent.chat import Chat
-from tasks.agent.episode import Budget, Generation, Setup, run_episode
+from tasks.agent.episode import Generation, Setup, run_episode
 from tasks.agent.protocols import Call, SearchR1, create
 from tasks.agent.toolbox import Passage, Result
 from tasks.agent.trajectory import Trajectory

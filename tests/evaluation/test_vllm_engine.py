@@ -17,7 +17,8 @@ import json, sys
 from pathlib import Path
 from tasks.agent import environments, protocols
 from tasks.agent.chat import Chat
-from tasks.agent.episode import Budget, Setup
+from tasks.agent.budget import Budget
+from tasks.agent.episode import Setup
 from tasks.agent.toolbox import Passage, Result
 from tasks.evaluation.vllm_engine import Engine
 from tasks.params import Environment, Episode

@@ -13,10 +13,11 @@ from hydra import compose, initialize_config_module
 from verl.trainer.sft_trainer import create_sft_dataset
 from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 
+from tasks.agent.budget import Budget
 from tasks.agent.chat import Chat
 from tasks.agent.demonstrations import demonstrate, table
 from tasks.agent.environments.search.environment import Environment, SearchParams
-from tasks.agent.episode import Budget, Generation, Setup, run_episode
+from tasks.agent.episode import Generation, Setup, run_episode
 from tasks.agent.protocols import Hermes, SearchR1
 from tasks.agent.toolbox import Passage, Result
 from tasks.training.sft_config import sft_overrides

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from tasks.agent.budget import Budget
 from tasks.agent.chat import Tokenizer
-from tasks.agent.episode import Budget
 from tasks.agent.rewards import YES_NO, holds_answer, normalise
 
 Drop = Literal[

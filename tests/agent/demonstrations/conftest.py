@@ -3,9 +3,10 @@ from typing import Any
 
 import pytest
 
+from tasks.agent.budget import Budget
 from tasks.agent.chat import Chat
 from tasks.agent.environments.search.environment import Environment, SearchParams
-from tasks.agent.episode import Budget, Setup
+from tasks.agent.episode import Setup
 from tasks.agent.protocols import Call, SearchR1
 from tasks.agent.toolbox import Passage, Result
 

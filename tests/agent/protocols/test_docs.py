@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from tasks.agent.budget import Budget
 from tasks.agent.chat import Chat
-from tasks.agent.episode import Budget, Generation, Setup, run_episode
+from tasks.agent.episode import Generation, Setup, run_episode
 from tasks.agent.protocols import PROTOCOLS, create
 from tasks.agent.toolbox import Context, Limits, Passage, Result, State, Tool, Toolbox
 from tasks.agent.trajectory import Trajectory

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from tasks.agent import environments
+from tasks.agent.budget import Budget
 from tasks.agent.chat import Chat
-from tasks.agent.episode import Budget, Generation, Setup, run_episode
+from tasks.agent.episode import Generation, Setup, run_episode
 from tasks.agent.protocols import Call, create
 from tasks.agent.toolbox import Context, Limits, State, Tool, Toolbox, wire
 from tasks.agent.toolbox.nesting import MOST_NESTED, decoded
