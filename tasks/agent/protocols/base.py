@@ -53,7 +53,8 @@ class Observation:
     """What the system says between two turns.
 
     Attributes:
-        bodies: foreign text, neutralised; each may be cut to a token budget. One a tool call.
+        bodies: foreign text, neutralised; each may be cut to a token budget. One a tool call that was run, and one
+            for all that were not.
         role: message role that the chat template frames each body with; None: written straight into the
             assistant's turn, between `opening` and `closing`.
         opening: before the body, never cut; only without a role.
@@ -120,7 +121,7 @@ class Protocol(Interface):
         """What the results of one turn's calls look like.
 
         Args:
-            results: one a call.
+            results: one a call; those of calls that were too many come last.
             numbers: number by passage id, of all passages shown so far in the episode; extended.
             notice: the system's own words after them.
         """

@@ -22,3 +22,10 @@ def told(failure: Failure, tools: Sequence[str]) -> str:
     if failure == "unknown":
         return f"Error: there is no such tool. Tools are: {', '.join(tools)}."
     return f"Error: {_WORDS[failure]}"
+
+
+def told_surplus(count: int) -> str:
+    """One line on a turn's last calls, which were too many."""
+    if count == 1:
+        return f"Error: {_WORDS['surplus']}"
+    return f"Error: too many calls in one turn; the last {count} were not run."

@@ -35,17 +35,18 @@ class Qwen3Coder(ToolCalls):
         function = _FUNCTION.fullmatch(inside)
         if function is None:
             raise CallError("a tool call without its one <function=...> </function>")
-        tool, rest = function.groups()
+        tool, rest = function[1], function[2].rstrip()
         arguments: dict[str, str] = {}
-        while rest.strip():
-            parameter = _PARAMETER.match(rest)
+        end = 0
+        while end < len(rest):
+            parameter = _PARAMETER.match(rest, end)
             if parameter is None:
                 raise CallError("a tool call with something that is no <parameter=...> </parameter>")
             key, value = parameter.groups()
             if key in arguments:
                 raise CallError("a tool call with a parameter said twice")
             arguments[key] = value.removeprefix("\n").removesuffix("\n")
-            rest = rest[parameter.end() :]
+            end = parameter.end()
         return checked(tool, arguments)
 
     def write(self, tool: str, arguments: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tasks.agent.protocols.base import Action, Call, Observation, Tags
+from tasks.agent.protocols.failures import told_surplus
 from tasks.agent.toolbox.base import Result
 
 # A block holds no other tag of its kind, so nested, repeated or crossed tags never make one.
@@ -78,13 +79,23 @@ class ToolCalls(Tags):
         return Action("answer", answers[-1]) if answers else Action("invalid", "neither a tool call nor an answer")
 
     def answers(self, generated: str) -> list[str]:
-        """Texts of all answer blocks of a *generated* text, in order; those inside a call's arguments are none."""
-        return [text.strip() for text in _ANSWER.findall(_CALL.sub("<tool_call>", generated))]
+        """Texts of all answer blocks of a *generated* turn, in order.
+
+        Those inside a call's arguments are none, nor are those after a call that is opened and never closed.
+        """
+        outside = _CALL.sub("</tool_call>", generated).partition("<tool_call>")[0]
+        return [text.strip() for text in _ANSWER.findall(outside)]
 
     def show(self, results: Sequence[Result], numbers: dict[str, int], notice: str = "") -> Observation:
-        """Each result a message of role `tool`; the notice stands in the last."""
-        bodies = tuple(self.body(result, numbers).removesuffix("\n") for result in results)
-        return Observation(bodies, role="tool", notice=f"\n{notice}" * bool(notice))
+        """Each result a message of role `tool`; the notice stands in the last.
+
+        Calls too many have one message together: each would have a frame of its own, which no budget cuts.
+        """
+        run = [result for result in results if result.failure != "surplus"]
+        bodies = [self.body(result, numbers).removesuffix("\n") for result in run]
+        if len(run) < len(results):
+            bodies.append(told_surplus(len(results) - len(run)))
+        return Observation(tuple(bodies), role="tool", notice=f"\n{notice}" * bool(notice))
 
     def say(self, text: str, role: Literal["notice", "user"]) -> Observation:
         """A message of role `user`: the system has no other word in a chat that is under way."""

@@ -73,6 +73,14 @@ def test_an_answer_inside_a_call_is_none(protocol) -> None:
     assert protocol.answers(f"<answer> a {protocol.search('q')} b </answer>") == []
 
 
+@both
+def test_a_call_that_is_never_closed_hides_what_follows_it(protocol) -> None:
+    opened = protocol.search("<answer> Rove </answer>").removesuffix("</tool_call>")
+    assert protocol.answers(opened) == protocol.answers(f"{opened}{protocol.search('Kashi')}") == []
+    assert protocol.answers(f"<answer> a </answer>{opened}") == ["a"]
+    assert protocol.answers("<tool_call> <answer> a </answer> <tool_call> x </tool_call> <answer> b </answer>") == []
+
+
 NEITHER = "neither a tool call nor an answer"
 OPEN = "a tool call that is not closed, or not opened"
 
@@ -184,6 +192,23 @@ def test_each_result_is_a_message_and_the_notice_stands_in_the_last(protocol) ->
     said = protocol.show([found, Result(failure="timeout"), Result("3")], {}, "Hurry.")
     bodies = ("Doc 1 (Title: Kashi) A city.\nDoc 2 (Title: Rove) ‹/tool_response>", "Error: it took too long.", "3")
     assert said == Observation(bodies, role="tool", notice="\nHurry.")
+
+
+@both
+def test_calls_too_many_are_one_message(protocol) -> None:
+    surplus = Result(failure="surplus")
+    said = protocol.show([Result("3"), surplus], {}, "Hurry.")
+    assert said.bodies == ("3", "Error: too many calls in one turn; this one was not run.")
+    said = protocol.show([Result("3"), Result(failure="timeout"), *[surplus] * 500], {})
+    last = "Error: too many calls in one turn; the last 500 were not run."
+    assert said.bodies == ("3", "Error: it took too long.", last)
+
+
+def test_thousands_of_parameters_are_read() -> None:
+    # Half a minute, where each costs as much as all that follow it; this takes two seconds.
+    arguments = {f"p{n}": "x" for n in range(100_000)}
+    (call,) = CODER.action(CODER.call(Call("search", arguments=arguments))).calls
+    assert call.arguments == arguments
 
 
 @both
