@@ -12,7 +12,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -111,6 +111,14 @@ def _line(entry: dict[str, Any]) -> bytes:
         return orjson.dumps(json.loads(_SURROGATE.sub("\ufffd", text)), option=options)
 
 
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Rows of the whole lines; a page that a power failure has lost reads as zeros, which are none."""
+    for line in whole_lines(path):
+        written = line.strip(b"\0\n")
+        if written:
+            yield _row(written)
+
+
 def _row(line: bytes) -> dict[str, Any]:
     """The trajectory contract's row of a line; JSON has no NaN, so one among the log-probabilities is null there."""
     entry = orjson.loads(line)
@@ -161,9 +169,7 @@ class RolloutLog:
                 parts.setdefault(f"{found['split']}_{found['step']}.parquet", []).append(path)
         for name, paths in parts.items():
             if not (self.folder / name).exists():
-                rows = {
-                    (row["question_id"], row["sample"]): row for path in paths for row in map(_row, whole_lines(path))
-                }
+                rows = {(row["question_id"], row["sample"]): row for path in paths for row in _rows(path)}
                 if rows:
                     _write(self.folder / name, [rows[key] for key in sorted(rows)])
             for path in paths:

@@ -144,6 +144,17 @@ def test_a_line_that_a_kill_has_cut_is_left_out(log: RolloutLog, cut: int) -> No
     assert list(pd.read_parquet(log.folder / "train_00001.parquet")["question_id"]) == ["a"]
 
 
+@pytest.mark.parametrize("form", ["{0}{zeros}", "{0}{zeros}\n", "{zeros}\n{0}", "{zeros}{0}", "{0}{zeros}{1}"])
+def test_a_page_of_zeros_after_a_power_failure_is_no_row(log: RolloutLog, form: str) -> None:
+    for question in ("a", "b"):
+        append(log.folder, trajectory(question), step=1, split="train", sample=0)
+    (path,) = log.folder.iterdir()
+    path.write_text(form.format(*path.read_text().splitlines(keepends=True), zeros="\0" * 4096))
+    log.gather(1)
+    kept = list(pd.read_parquet(log.folder / "train_00001.parquet")["question_id"])
+    assert kept == ["a", "b"][: 1 + ("{1}" in form)]
+
+
 def test_a_step_of_torn_lines_alone_has_no_file_and_no_figures(log: RolloutLog) -> None:
     append(log.folder, trajectory("a"), step=1, split="train", sample=0)
     (path,) = log.folder.iterdir()
