@@ -231,11 +231,14 @@ def register(tool: type[Tool]) -> type[Tool]:
     """Class decorator: make a tool known by its `name`.
 
     Raises:
-        ValueError: another class has that name, the name can be no tag, or its usage needs an object.
+        ValueError: another class has that name, the name can be no tag, its usage needs an object, or it awaits.
     """
     name = tool.name
-    if not name.isidentifier() or name.casefold() in RESERVED:
-        raise ValueError(f"{name!r} cannot be a tool's name: it must be an identifier, and no tag of a protocol")
+    if not (name.isascii() and name.isidentifier()) or name.casefold() in RESERVED:
+        raise ValueError(f"{name!r} cannot be a tool's name: it must be an ASCII identifier, and no tag of a protocol")
+    for method in ("parse", "call", "release"):
+        if inspect.iscoroutinefunction(getattr(tool, method)):
+            raise ValueError(f"tool {name!r}: {method} must be a plain def, not async: it has a thread of its own")
     if not inspect.ismethod(tool.usage):
         # Prompts are written before any tool is opened.
         raise ValueError(f"tool {name!r}: usage must be a classmethod")

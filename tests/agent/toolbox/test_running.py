@@ -263,10 +263,20 @@ def test_tools_of_the_folder_are_found_and_a_wrong_name_gets_a_hint() -> None:
 TAGS = {tag for create in PROTOCOLS.values() for tag in create(()).tags}
 
 
-@pytest.mark.parametrize("name", [*sorted(TAGS), "user", "Think", "FUNCTION", "two words", "<x>", ""])
+@pytest.mark.parametrize("name", [*sorted(TAGS), "user", "Think", "FUNCTION", "two words", "<x>", "", "ſearch", "é"])
 def test_a_name_that_can_be_no_tag_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="cannot be a tool's name"):
         register(type("Wrong", (Tool,), {"name": name}))
+
+
+@pytest.mark.parametrize("method", ["parse", "call", "release"])
+def test_a_method_that_awaits_is_refused(method: str) -> None:
+    async def awaits(self: Tool, *_: Any) -> str:
+        return "never shown"
+
+    with pytest.raises(ValueError, match=f"tool 'waits': {method} must be a plain def"):
+        register(type("Waits", (Tool,), {"name": "waits", "description": "", method: awaits}))
+    assert "waits" not in known_tools()
 
 
 def test_two_tools_of_one_name_are_refused() -> None:
