@@ -11,7 +11,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -22,37 +22,49 @@ from tasks.files import write_text_aside
 from tasks.training.sanity import SanityCheck
 from tasks.training.sanity_report import report
 
+if TYPE_CHECKING:
+    from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-def require_model(model: Path, tokens: int) -> None:
-    """Refuse a folder that holds no model to play with.
+
+DTYPES = ("float32", "bfloat16", "float16")
+
+
+def open_tokenizer(model: Path, tokens: int) -> PreTrainedTokenizerBase:
+    """The tokenizer of a model that both vLLM and transformers can play with; its weights are loaded once and dropped.
 
     Args:
         model: the folder.
         tokens: of the longest episode.
 
     Raises:
-        InputError: there is no configuration with a dtype, no weights, no tokenizer or no chat template, or the
-            model's context is shorter than an episode.
+        InputError: a part of the model is missing or broken, its dtype is not named or none that vLLM runs in, its
+            embeddings are fewer than its tokens, or its context is shorter than an episode.
     """
     mend = "name a folder such as data/sft/model, or bring a model in by policy.source"
     config = model / "config.json"
     if not config.is_file() or not list(model.glob("*.safetensors")):
         raise InputError("no model in Hugging Face's form: config.json and *.safetensors", where=str(model), mend=mend)
-    content = json.loads(config.read_text(encoding="utf-8"))
-    if "dtype" not in content:
-        raise InputError("does not name the weights' dtype", where=str(config), mend=mend)
-    if content.get("max_position_embeddings", tokens) < tokens:
+    if not (model / "tokenizer_config.json").is_file():
+        raise InputError("no tokenizer beside the weights", where=str(model), mend=mend)
+    from tasks.training.policies import from_folder
+
+    loaded, tokenizer = from_folder(str(model), str(model))
+    dtype = json.loads(config.read_text(encoding="utf-8")).get("dtype")
+    if dtype not in DTYPES:
+        raise InputError(f"the weights' dtype is {dtype!r}, none of {', '.join(DTYPES)}", where=str(config), mend=mend)
+    rows = loaded.get_input_embeddings().weight.shape[0]
+    if rows < len(tokenizer):
         raise InputError(
-            f"max_position_embeddings {content['max_position_embeddings']} is less than an episode's {tokens} tokens",
+            f"the tokenizer has {len(tokenizer)} tokens, the model embeddings of {rows}", where=str(model), mend=mend
+        )
+    positions = getattr(loaded.config, "max_position_embeddings", None)
+    if positions is not None and positions < tokens:
+        raise InputError(
+            f"max_position_embeddings {positions} is less than an episode's {tokens} tokens",
             where=str(config),
             mend="lower episode.max_response_tokens or episode.max_prompt_tokens",
         )
-    if not (model / "tokenizer_config.json").is_file():
-        raise InputError("no tokenizer beside the weights", where=str(model), mend=mend)
-    from transformers import AutoTokenizer
-
-    if AutoTokenizer.from_pretrained(model).chat_template is None:
-        raise InputError("the tokenizer has no chat template", where=str(model), mend=mend)
+    return tokenizer
 
 
 def check_engine(
@@ -75,12 +87,9 @@ def check_engine(
     Raises:
         InputError: there is no such model, or it does not fit the questions.
     """
-    require_model(model, params.episode.max_prompt_tokens + params.episode.max_response_tokens)
-    from tasks.evaluation.vllm_engine import Engine
-
+    tokens = params.episode.max_prompt_tokens + params.episode.max_response_tokens
+    tokenizer = open_tokenizer(model, tokens)
     rows = pd.read_parquet(validation).head(episodes).to_dict("records")
-    say(f"starting vLLM with {model}")
-    engine = Engine(model, params.episode, max_seqs=len(rows), seed=params.seed)
     with serving(params.tools, episode=params.episode, retrieval=params.retrieval, index=index, say=say) as tools:
         setup = open_setup(
             environment=params.environment,
@@ -88,7 +97,7 @@ def check_engine(
             tools=tools,
             retrieval=params.retrieval,
             index=index,
-            tokenizer=engine.tokenizer,
+            tokenizer=tokenizer,
         )
         longest = max(len(setup.chat.prompt_ids(row["prompt"])) for row in rows)
         if longest > params.episode.max_prompt_tokens:
@@ -97,6 +106,10 @@ def check_engine(
                 where=str(model),
                 mend="raise that parameter",
             )
+        from tasks.evaluation.vllm_engine import Engine
+
+        say(f"starting vLLM with {model}")
+        engine = Engine(model, params.episode, max_seqs=len(rows), seed=params.seed)
         trajectories = engine.play(rows, setup=setup)
     say(f"comparing {len(trajectories)} episodes with transformers")
     aside = out.with_name(f".{out.name}.partial")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
-from collections.abc import Iterable
+import textwrap
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
@@ -57,8 +58,9 @@ def from_source(source: str) -> Policy:
     """
     if source == "smollm2":
         return _from_smollm2_package()
+    where = f"policy.source {source!r}"
     if source.startswith("hf:"):
-        return _from_folder(source.removeprefix("hf:"), source)
+        return from_folder(source.removeprefix("hf:"), where)
     if source.startswith("modelscope:"):
         if importlib.util.find_spec("modelscope") is None:
             raise InputError(
@@ -66,34 +68,66 @@ def from_source(source: str) -> Policy:
             )
         from modelscope import snapshot_download
 
-        return _from_folder(snapshot_download(source.removeprefix("modelscope:")), source)
+        return from_folder(snapshot_download(source.removeprefix("modelscope:")), where)
     folder = Path(source)
     if not (folder / "config.json").is_file():
         mend = "name a folder with config.json, or scratch, smollm2, hf:ID, modelscope:ID"
         raise InputError(f"{source!r} is no model: it has no config.json", where="policy.source", mend=mend)
-    return _from_folder(str(folder), source)
+    return from_folder(str(folder), where)
 
 
-def _from_folder(path: str, source: str) -> Policy:
-    try:
-        # use_safetensors: weights from outside are never unpickled.
-        model, report = AutoModelForCausalLM.from_pretrained(
-            path, dtype="auto", use_safetensors=True, output_loading_info=True
-        )
+def from_folder(path: str, where: str) -> Policy:
+    """Load a policy in Hugging Face's form, whole and fit for a conversation.
+
+    Args:
+        path: a folder, or an id on Hugging Face's hub.
+        where: what an error names.
+
+    Raises:
+        InputError: the configuration, the tokenizer, its chat template or the weights cannot be loaded, are missing or
+            do not fit each other.
+    """
+    with _loading("the configuration", where):
+        config = AutoConfig.from_pretrained(path)
+    with _loading("the tokenizer", where):
         tokenizer = AutoTokenizer.from_pretrained(path)
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(f"{source!r} cannot be loaded: {reason}", where="policy.source") from error
+        anything = tokenizer.encode("a", add_special_tokens=False)
+    if not anything:  # transformers makes up an empty one without its files
+        raise InputError("there is no tokenizer", where=where, mend="take a folder with tokenizer.json")
+    if tokenizer.chat_template is None:
+        raise InputError("the tokenizer has no chat template", where=where, mend="take an instruct model")
+    with _loading("the chat template", where):
+        tokenizer.apply_chat_template([{"role": "user", "content": "a"}], tokenize=False, add_generation_prompt=True)
+    with _loading("the model", where):
+        # use_safetensors: weights from outside are never unpickled.
+        # ignore_mismatched_sizes: transformers' own error does not say which.
+        model, report = AutoModelForCausalLM.from_pretrained(
+            path,
+            config=config,
+            dtype="auto",
+            use_safetensors=True,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+        )
+    if report["mismatched_keys"]:
+        key, stored, expected = sorted(report["mismatched_keys"])[0]
+        raise InputError(
+            f"{key} has shape {tuple(stored)}, by the configuration it would be {tuple(expected)}", where=where
+        )
     if report["missing_keys"]:  # transformers fills them with random numbers
         lacking = sorted(report["missing_keys"])[0]
-        raise InputError(f"{source!r} lacks weights, {lacking} among them", where="policy.source")
-    if not tokenizer.encode("a", add_special_tokens=False):  # transformers makes up an empty one without its files
-        raise InputError(
-            f"{source!r} has no tokenizer", where="policy.source", mend="take a folder with tokenizer.json"
-        )
-    if tokenizer.chat_template is None:
-        raise InputError(f"{source!r} has no chat template", where="policy.source", mend="take an instruct model")
+        raise InputError(f"weights are missing, {lacking} among them", where=where)
     return model, tokenizer
+
+
+@contextlib.contextmanager
+def _loading(what: str, where: str) -> Iterator[None]:
+    try:
+        yield
+    # Any: of broken files transformers raises KeyError, TypeError, ZeroDivisionError ..., tokenizers a bare Exception.
+    except Exception as error:
+        reason = textwrap.shorten(f"{type(error).__name__}: {error}", 300, placeholder=" ...")
+        raise InputError(f"{what} cannot be loaded: {reason}", where=where) from error
 
 
 def _smollm2_file() -> tuple[str, str]:

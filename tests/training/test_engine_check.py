@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from transformers import AutoTokenizer
 
 from tasks.errors import InputError
 from tasks.params import Index
 from tasks.retrieval.build import build
-from tasks.training.engine_check import require_model
+from tasks.training.engine_check import open_tokenizer
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,15 +24,15 @@ def model(make_model) -> Path:
     return make_model(seed=1)
 
 
-def test_a_model_is_accepted(model: Path) -> None:
-    require_model(model, 256)
+def test_a_model_is_accepted(model: Path, tokenizer) -> None:
+    assert open_tokenizer(model, 256).encode("Where was Kashi born?") == tokenizer.encode("Where was Kashi born?")
 
 
 def test_a_context_shorter_than_an_episode_is_refused(model: Path) -> None:
     with pytest.raises(
         InputError, match=r"256 is less than an episode's 257 tokens; lower episode.max_response_tokens"
     ):
-        require_model(model, 257)
+        open_tokenizer(model, 257)
 
 
 @pytest.mark.parametrize(
@@ -40,30 +41,41 @@ def test_a_context_shorter_than_an_episode_is_refused(model: Path) -> None:
         ("config.json", "no model in Hugging Face's form"),
         ("model.safetensors", "no model in Hugging Face's form"),
         ("tokenizer_config.json", "no tokenizer"),
+        ("tokenizer.json", "the tokenizer cannot be loaded"),
+        ("chat_template.jinja", "the tokenizer has no chat template"),
     ],
 )
 def test_a_folder_without_a_part_of_a_model_is_refused(model: Path, tmp_path: Path, missing: str, message: str) -> None:
     shutil.copytree(model, tmp_path / "model")
     (tmp_path / "model" / missing).unlink()
     with pytest.raises(InputError, match=message):
-        require_model(tmp_path / "model", 256)
+        open_tokenizer(tmp_path / "model", 256)
 
 
-def test_weights_without_a_dtype_and_a_tokenizer_without_a_template_are_refused(model: Path, tmp_path: Path) -> None:
-    for name, key, message in (
-        ("config.json", "dtype", "dtype"),
-        ("tokenizer_config.json", "chat_template", "chat template"),
-    ):
-        copy = tmp_path / key
-        shutil.copytree(model, copy)
-        (copy / "chat_template.jinja").unlink(missing_ok=True)
-        if name == "config.json":
-            shutil.copy(model / "chat_template.jinja", copy)
-        content = json.loads((copy / name).read_text())
-        content.pop(key, None)
-        (copy / name).write_text(json.dumps(content))
-        with pytest.raises(InputError, match=message):
-            require_model(copy, 256)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dtype": None}, "dtype is None, none of float32"),
+        ({"dtype": "float64"}, "dtype is 'float64', none of float32"),
+        ({"max_position_embeddings": "x"}, "the configuration cannot be loaded.*max_position_embeddings.* got str"),
+    ],
+)
+def test_a_wrong_value_of_the_configuration_is_named(model: Path, tmp_path: Path, change: dict, message: str) -> None:
+    shutil.copytree(model, tmp_path / "model")
+    config = tmp_path / "model" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | change))
+    with pytest.raises(InputError, match=message):
+        open_tokenizer(tmp_path / "model", 256)
+
+
+def test_a_tokenizer_with_more_tokens_than_embeddings_is_refused(model: Path, tmp_path: Path) -> None:
+    shutil.copytree(model, tmp_path / "model")
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    rows = len(tokenizer)
+    tokenizer.add_tokens(["<one-more>"])
+    tokenizer.save_pretrained(tmp_path / "model")
+    with pytest.raises(InputError, match=f"the tokenizer has {rows + 1} tokens, the model embeddings of {rows}"):
+        open_tokenizer(tmp_path / "model", 256)
 
 
 def command(
@@ -102,6 +114,43 @@ def _resolve(workspace: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def _write_inputs(workspace: Path, question_row, write_corpus) -> None:
+    """Three validation questions and an index of one passage; max_response_tokens such that the model's 256 do."""
+    profile = workspace / "params" / "tiny.yaml"
+    profile.write_text(profile.read_text().replace("max_response_tokens: 256", "max_response_tokens: 192"))
+    _resolve(workspace)
+    rows = [question_row(f"Where was {n} born?", ["Rove"], ["Kashi"], ["p"], id=n) for n in ("Kashi", "Lomo", "Bedu")]
+    (workspace / "data/ingest").mkdir()
+    for row in rows:
+        del row["extra_info"]["tools_kwargs"]
+    pd.DataFrame(rows).to_parquet(workspace / "data/ingest/validation.parquet")
+    corpus = write_corpus(workspace / "corpus.parquet", [("p", "Kashi", "Kashi was born in Rove.", None)])
+    settings = {"bm25": {"k1": 1.2, "b": 0.75}, "faiss": {"dimensions": 32, "ngrams": [3, 3]}, "recall_questions": 1}
+    (workspace / "data/index").mkdir()
+    build(corpus, workspace / "data/index", Index.model_validate(settings), lambda line: None)
+
+
+def test_broken_weights_and_long_prompts_end_with_code_2_before_vllm_starts(
+    workspace: Path, model: Path, question_row, write_corpus
+) -> None:
+    _write_inputs(workspace, question_row, write_corpus)
+    shutil.copytree(model, workspace / "cut")
+    weights = workspace / "cut" / "model.safetensors"
+    os.truncate(weights, weights.stat().st_size // 2)
+    done = command(workspace, "--check-engine", "--model", "cut")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"rl: error: {workspace}/cut: the model cannot be loaded: SafetensorError: ")
+    assert len(done.stderr.splitlines()) == 1
+
+    rows = pd.read_parquet("data/ingest/validation.parquet")
+    rows["prompt"] = [[{"role": "user", "content": "Where was Kashi born? " * 60}]] * len(rows)
+    rows.to_parquet("data/ingest/validation.parquet")
+    done = command(workspace, "--check-engine", "--model", str(model))
+    assert done.returncode == 2 and "starting vLLM" not in done.stdout
+    assert "tokens, more than episode.max_prompt_tokens; raise that parameter" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 OTHER_WEIGHTS = """
 # The command, but for the weights: vLLM has loaded the folder's when others take their place.
 import runpy, shutil, sys
@@ -124,19 +173,8 @@ if __name__ == "__main__":
 def test_command_agrees_with_itself_and_reports_other_weights(
     workspace: Path, make_model, question_row, write_corpus
 ) -> None:
-    profile = workspace / "params" / "tiny.yaml"
-    profile.write_text(profile.read_text().replace("max_response_tokens: 256", "max_response_tokens: 192"))
-    _resolve(workspace)
+    _write_inputs(workspace, question_row, write_corpus)
     shutil.copytree(make_model(seed=1), workspace / "data/sft/model")
-    rows = [question_row(f"Where was {n} born?", ["Rove"], ["Kashi"], ["p"], id=n) for n in ("Kashi", "Lomo", "Bedu")]
-    (workspace / "data/ingest").mkdir()
-    for row in rows:
-        del row["extra_info"]["tools_kwargs"]
-    pd.DataFrame(rows).to_parquet(workspace / "data/ingest/validation.parquet")
-    corpus = write_corpus(workspace / "corpus.parquet", [("p", "Kashi", "Kashi was born in Rove.", None)])
-    settings = {"bm25": {"k1": 1.2, "b": 0.75}, "faiss": {"dimensions": 32, "ngrams": [3, 3]}, "recall_questions": 1}
-    (workspace / "data/index").mkdir()
-    build(corpus, workspace / "data/index", Index.model_validate(settings), lambda line: None)
 
     done = command(workspace, "--check-engine")
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
@@ -148,7 +186,7 @@ def test_command_agrees_with_itself_and_reports_other_weights(
     shutil.copy(make_model(seed=2) / "model.safetensors", workspace / "other.safetensors")
     (workspace / "program.py").write_text(OTHER_WEIGHTS)
     done = command(workspace, program=("program.py",))
-    assert done.returncode == 1, done.stdout + done.stderr[-3000:]
+    assert done.returncode == 3, done.stdout + done.stderr[-3000:]
     report = (workspace / "data/rl-check/report.txt").read_text()
     assert report.count("DIFFERS") == 3 and "First disagreement: episode 0 ('Where was Kashi born?')" in report
     assert "What it looks like: Wrong from the very first token on" in report

@@ -102,7 +102,45 @@ def broken_copy(make_model, tmp_path: Path) -> Path:
 def test_broken_weights_are_refused(make_model, tmp_path: Path, content: bytes) -> None:
     folder = broken_copy(make_model, tmp_path)
     (folder / "model.safetensors").write_bytes(content)
-    assert "cannot be loaded" in refused(str(folder))
+    assert "the model cannot be loaded: SafetensorError: " in refused(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("config.json", "[]", "the configuration cannot be loaded"),
+        ("tokenizer_config.json", "{", "the tokenizer cannot be loaded: JSONDecodeError"),
+        ("tokenizer_config.json", "[]", "the tokenizer cannot be loaded"),
+        ("tokenizer.json", "{", "the tokenizer cannot be loaded: JSONDecodeError"),
+        ("tokenizer.json", "{}", "the tokenizer cannot be loaded"),
+        ("chat_template.jinja", "{% for", "the chat template cannot be loaded: TemplateSyntaxError"),
+    ],
+)
+def test_the_broken_part_is_named(make_model, tmp_path: Path, name: str, content: str, message: str) -> None:
+    folder = broken_copy(make_model, tmp_path)
+    (folder / name).write_text(content)
+    assert message in refused(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"max_position_embeddings": "x"}, "the configuration cannot be loaded"),
+        ({"num_attention_heads": 0}, "the configuration cannot be loaded: ZeroDivisionError"),
+        ({"dtype": "x"}, "the configuration cannot be loaded"),
+        ({"hidden_act": "x"}, "the model cannot be loaded"),
+        ({"num_hidden_layers": 3}, "weights are missing, model.layers.2."),
+        (
+            {"intermediate_size": 127},
+            "mlp.down_proj.weight has shape (64, 128), by the configuration it would be (64, 127",
+        ),
+    ],
+)
+def test_a_configuration_that_does_not_fit_is_refused(make_model, tmp_path: Path, change: dict, message: str) -> None:
+    folder = broken_copy(make_model, tmp_path)
+    config = folder / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | change))
+    assert message in refused(str(folder))
 
 
 def test_pickled_weights_are_refused(make_model, tmp_path: Path) -> None:
