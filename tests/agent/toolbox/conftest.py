@@ -73,7 +73,7 @@ def serve() -> Callable[..., contextlib.AbstractContextManager[Server]]:
 def gone() -> Callable[[list[psutil.Process]], bool]:
     """Whether processes end within some seconds."""
 
-    def wait(processes: list[psutil.Process], seconds: float = 10) -> bool:
+    def wait(processes: list[psutil.Process], seconds: float = 120) -> bool:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in processes):

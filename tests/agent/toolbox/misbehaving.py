@@ -37,9 +37,15 @@ class Misbehave(Tool):
         what, _, more = arguments.text.strip().partition(" ")
         match what:
             case "hang":
+                if more:
+                    Path(more).touch()
                 time.sleep(3600)
             case "nap":
                 time.sleep(float(more))
+            case "span":
+                start = time.monotonic()
+                time.sleep(float(more))
+                return f"{start} {time.monotonic()}"
             case "raise":
                 raise RuntimeError(TAGS)
             case "flood":

@@ -7,6 +7,7 @@ import socket
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -18,11 +19,13 @@ from tasks.agent.episode import Generation, run_episode
 from tasks.agent.protocols import Call
 from tasks.agent.setup import open_setup
 from tasks.agent.toolbox import Limits, Result
+from tasks.agent.toolbox import client as toolbox_client
 from tasks.agent.toolbox.client import ToolClient
 from tasks.errors import InputError
 
 LIMITS = Limits(seconds=1.0, characters=2000, parallel=3)
 KINDS = ["process", "thread", pytest.param("ray", marks=pytest.mark.slow)]
+ENDS = ["process", pytest.param("thread", marks=pytest.mark.slow), pytest.param("ray", marks=pytest.mark.slow)]
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -58,11 +61,10 @@ def eventually(client: ToolClient, trajectory: str = "one") -> Result:
 
 
 @pytest.mark.parametrize(("text", "failure"), [("hang", "timeout"), ("raise", "raised"), ("number", "result")])
-def test_a_broken_call_is_a_failure_in_time(server: Any, client: ToolClient, text: str, failure: str) -> None:
-    before, start = metric(server, f'failures_total{{kind="{failure}"}}'), time.perf_counter()
-    (result,) = ask(client, text)
+def test_a_broken_call_is_a_failure(server: Any, client: ToolClient, text: str, failure: str) -> None:
+    before = metric(server, f'failures_total{{kind="{failure}"}}')
+    (result,) = ask(client, text)  # one that hangs would do so for an hour
     assert (result.failure, result.text, result.passages) == (failure, "", ())
-    assert time.perf_counter() - start < 6
     assert metric(server, f'failures_total{{kind="{failure}"}}') == before + 1
     assert ask(client, "fine")[0].text.startswith("fine")
 
@@ -99,12 +101,11 @@ def test_calls_of_a_turn_run_side_by_side_and_no_more_than_allowed(client: ToolC
 
 def test_trajectories_run_side_by_side_in_a_worker(client: ToolClient) -> None:
     async def many() -> list[list[Result]]:
-        return await asyncio.gather(*(client.call(f"n{n}", [Call("misbehave", "nap 0.5")]) for n in range(32)))
+        return await asyncio.gather(*(client.call(f"n{n}", [Call("misbehave", "span 0.5")]) for n in range(32)))
 
-    start = time.perf_counter()
-    results = asyncio.run(many())
-    assert all(one.failure is None for (one,) in results)
-    assert time.perf_counter() - start < 4  # 8 s, were each of 2 workers to take them in turn
+    spans = [tuple(map(float, result.text.split())) for (result,) in asyncio.run(many())]
+    # No more than one for each of the 2 workers, were they to take them in turn.
+    assert max(sum(start <= moment < end for start, end in spans) for moment, _ in spans) > 2
 
 
 def test_requests_of_a_trajectory_go_to_one_worker(server: Any, client: ToolClient) -> None:
@@ -124,41 +125,43 @@ def test_a_process_that_ends_or_holds_the_gil_is_lost_and_the_next_call_finds_an
     for text in ("exit", "gil 600"):
         restarts, lost = metric(server, "worker_restarts_total"), metric(server, "trajectories_lost_total")
         eventually(client)
-        start = time.perf_counter()
         (result,) = ask(client, text)
         assert (result.failure, result.text) == ("worker", "")
-        assert time.perf_counter() - start < 10
         # The state was lost with the process, and its count starts anew; trajectories of the other worker go on.
         assert eventually(client).text == "fine 1"
         assert metric(server, "worker_restarts_total") == restarts + 1
         assert metric(server, "trajectories_lost_total") > lost
 
 
-def test_a_worker_that_is_killed_fails_the_calls_that_wait_for_it_at_once(server: Any, client: ToolClient) -> None:
-    if server.kind == "thread":
-        pytest.skip("a thread has no process of its own")
-    patient = ToolClient(server.address, ["misbehave"], LIMITS)
-    pid = int(ask(client, "pid")[0].text)
+@pytest.mark.parametrize("worker", ["process", pytest.param("ray", marks=pytest.mark.slow)])
+def test_a_worker_that_is_killed_fails_the_calls_that_wait_for_it_at_once(
+    serve: Any, worker: str, tmp_path: Path
+) -> None:
+    with serve("--worker", worker, "--workers", "1", "--seconds", "600") as server:
+        client = ToolClient(server.ready().address, ["misbehave"], Limits(seconds=600.0))
+        pid = int(ask(client, "pid")[0].text)
 
-    async def killed() -> list[Result]:
-        call = asyncio.create_task(patient.call("one", [Call("misbehave", "hang")]))
-        await asyncio.sleep(0.3)
-        psutil.Process(pid).kill()
-        return await call
+        async def killed() -> list[Result]:
+            call = asyncio.create_task(client.call("one", [Call("misbehave", f"hang {tmp_path / 'hangs'}")]))
+            while not (tmp_path / "hangs").exists():
+                await asyncio.sleep(0.01)
+            psutil.Process(pid).kill()
+            return await call
 
-    start = time.perf_counter()
-    (result,) = asyncio.run(killed())
-    assert result.failure == "worker" and time.perf_counter() - start < 6
-    eventually(client)
-    assert int(ask(client, "pid")[0].text) != pid
+        start = time.perf_counter()
+        (result,) = asyncio.run(killed())
+        assert result.failure == "worker" and time.perf_counter() - start < 60  # of the 600 that it had
+        assert int(ask(client, "pid")[0].text) != pid
 
 
-def test_a_thread_that_holds_the_gil_holds_the_server_and_yet_no_episode(serve: Any) -> None:
+def test_a_thread_that_holds_the_gil_holds_the_server_and_yet_no_episode(
+    serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toolbox_client, "MARGIN", 0.5)  # seconds
     with serve("--worker", "thread") as server:
         client = ToolClient(server.ready().address, ["misbehave"], Limits(seconds=0.5))
-        start = time.perf_counter()
-        assert ask(client, "gil 8")[0].failure == "worker"
-        assert time.perf_counter() - start < 7.5
+        # The server itself would say `timeout`, once it could.
+        assert ask(client, "gil 4")[0].failure == "worker"
         assert eventually(client).failure is None
         # Nor does one that ends the server.
         assert [ask(client, text)[0].failure for text in ("exit", "fine")] == ["worker", "worker"]
@@ -196,10 +199,8 @@ def test_an_episode_goes_on_whatever_its_tools_do(
     async def generate(prompt_ids: list[int], *, max_tokens: int, stop: list[str]) -> Generation:
         return Generation(waiting.pop(0), None)
 
-    start = time.perf_counter()
     row = question_row("Who?", ["Rove"], ["Rove"], ["p1"])
     trajectory = asyncio.run(run_episode(row, generate=generate, setup=setup))
-    assert time.perf_counter() - start < 25
     failures = {"raise": "raised", "tags": None, "hang": "timeout", "flood": None, "exit": "worker"}
     assert [call.failure for call in trajectory.calls] == [failures[text] for text in turns]
     assert (trajectory.stop_reason, trajectory.answer, trajectory.em) == ("answer", "Kashi", 0.0)
@@ -265,7 +266,7 @@ def test_a_port_in_use_is_one_line(serve: Any) -> None:
             assert f"cannot listen at 127.0.0.1:{port}" in server.end()[1]
 
 
-@pytest.mark.parametrize("worker", KINDS)
+@pytest.mark.parametrize("worker", ENDS)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 0), (signal.SIGKILL, -9)])
 def test_it_leaves_nobody_behind(serve: Any, gone: Callable[..., bool], worker: str, number: int, code: int) -> None:
     with serve("--worker", worker) as server:
@@ -278,7 +279,7 @@ def test_it_leaves_nobody_behind(serve: Any, gone: Callable[..., bool], worker: 
             httpx_post(server.address, "1", "gil 600")
         assert server.end(number)[0] == code
         # Ray's agents take about a minute to see that their raylet was killed.
-        assert gone(children, 120 if worker == "ray" else 10)
+        assert gone(children, 300)
 
 
 def httpx_post(address: str, trajectory: str, text: str) -> None:

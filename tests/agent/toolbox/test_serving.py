@@ -171,4 +171,4 @@ def test_it_ends_when_the_stage_is_killed(index: Path, worker: str, gone: Any) -
     assert len(family) == (3 if worker == "process" else 1)
     stage.send_signal(signal.SIGKILL)
     stage.wait()
-    assert gone(family, 10)
+    assert gone(family)
