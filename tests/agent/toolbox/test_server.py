@@ -4,6 +4,7 @@ import asyncio
 import re
 import signal
 import socket
+import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -166,6 +167,19 @@ def test_a_thread_that_holds_the_gil_holds_the_server_and_yet_no_episode(
         # Nor does one that ends the server.
         assert [ask(client, text)[0].failure for text in ("exit", "fine")] == ["worker", "worker"]
         asyncio.run(client.release("one"))
+
+
+@pytest.mark.slow
+def test_ray_starts_its_workers_out_of_a_folder_with_a_space(
+    serve: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Only workers with a runtime environment go through the shell command into which Ray pastes the interpreter.
+    (tmp_path / "a b").mkdir()
+    (tmp_path / "a b" / "venv").symlink_to(sys.prefix)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "a b" / "venv" / "bin" / Path(sys.executable).name))
+    with serve("--worker", "ray", "--workers", "1") as server:
+        client = ToolClient(server.ready().address, ["misbehave"], LIMITS)
+        assert eventually(client).text == "fine 1"
 
 
 def test_an_answer_in_anothers_name_is_a_failure(serve: Any) -> None:
