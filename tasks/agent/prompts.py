@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tasks.agent import protocols
 from tasks.agent.protocols import Protocol
-from tasks.agent.toolbox.base import tool_classes
+from tasks.agent.toolbox.base import blaming, tool_classes
 from tasks.params import Episode, Tools
 
 QUESTION, TOOLS, EXAMPLE = "{question}", "{tools}", "{example}"
@@ -86,9 +86,12 @@ def usage_of(names: Sequence[str], protocol: Protocol) -> str:
     In a protocol of tool calls a line is the function's name, description and JSON schema.
 
     Raises:
-        InputError: there is no such tool.
+        InputError: there is no such tool, or it cannot say how.
     """
     classes = tool_classes(names).values()
-    if protocol.calls_tools_by_schema:
-        return "\n".join(json.dumps(tool.schema()["function"], ensure_ascii=False) for tool in classes)
-    return "\n".join(tool.usage() for tool in classes)
+    lines = []
+    for tool in classes:
+        with blaming(tool):
+            schema = protocol.calls_tools_by_schema
+            lines.append(json.dumps(tool.schema()["function"], ensure_ascii=False) if schema else tool.usage())
+    return "\n".join(lines)

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import RayActorError, RayError
 
-from tasks.agent.toolbox.spec import Answering, Spec, WorkerLostError
+from tasks.agent.toolbox.spec import Answering, Spec, UnaskedError, WorkerLostError
 from tasks.errors import InputError
 
 MOST_CALLS = 4096  # at the same time in one actor
@@ -51,23 +51,30 @@ class RayWorker:
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
         self._actor: Any = None
+        self._dead: str | None = None
 
     async def open(self) -> list[dict[str, Any]]:
         actor = ray.remote(_Actor).options(num_cpus=0, max_restarts=0, max_concurrency=MOST_CALLS)
         self._actor = actor.remote()
-        opened = await self._answer(self._actor.open.remote(json.dumps(self._spec.dump())))
+        try:
+            opened = await self._answer(self._actor.open.remote(json.dumps(self._spec.dump())))
+        except WorkerLostError as error:
+            raise WorkerLostError(f"{error} while these tools were opened: {', '.join(self._spec.names)}") from error
         if "error" in opened:
             raise InputError(str(opened["error"]))
         return list(opened["tools"])
 
     async def ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        if self._actor is None:
-            raise WorkerLostError("not open")
+        if self._actor is None or self._dead is not None:
+            raise UnaskedError(self._dead or "not open")
         return await self._answer(self._actor.ask.remote(json.dumps(message)))
 
     async def _answer(self, reference: Any) -> dict[str, Any]:
         try:
             return dict(json.loads(await reference))
+        except RayActorError as error:
+            self._dead = type(error).__name__
+            raise WorkerLostError(self._dead) from error
         except (RayError, ValueError, TypeError) as error:
             raise WorkerLostError(type(error).__name__) from error
 

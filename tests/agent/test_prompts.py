@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tasks import params
 from tasks.agent import prompts, protocols
 from tasks.agent.prompts import Template, template, usage_of
-from tasks.agent.toolbox import Tool, register
+from tasks.agent.toolbox import Tool, known_tools, register
 from tasks.errors import InputError
 
 PROTOCOL = protocols.create("search-r1", ["search"])
@@ -107,3 +107,16 @@ def test_tools_are_looked_up_where_the_prompt_tells_of_them(defaults) -> None:
     telling = defaults.episode.model_copy(update={"prompt": "{tools} {question}"})
     with pytest.raises(InputError, match=r"no tool 'serch'; did you mean 'search'"):
         prompts.of_params(telling, tools)
+
+
+@pytest.mark.parametrize(("name", "owner"), [("search-r1", "usage"), ("hermes", "schema")])
+def test_a_tool_that_cannot_say_how_it_is_called_is_named(
+    monkeypatch: pytest.MonkeyPatch, name: str, owner: str
+) -> None:
+    def broken(cls: object) -> str:
+        raise RuntimeError("no words")
+
+    tool = known_tools()["search"]
+    monkeypatch.setattr(tool, owner, classmethod(broken))
+    with pytest.raises(InputError, match="tool 'search' cannot be used: RuntimeError: no words"):
+        usage_of(["search"], protocols.create(name, ["search"]))

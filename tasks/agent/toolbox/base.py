@@ -12,6 +12,8 @@ import difflib
 import importlib
 import inspect
 import pkgutil
+import sys
+import traceback
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -222,6 +224,25 @@ def _decoded(raw: Mapping[str, Any], names: Iterable[str]) -> Iterator[tuple[str
         with contextlib.suppress(ValueError):  # then the text stays what it is, and does not fit
             if isinstance(raw.get(name), str):
                 yield name, decoded(raw[name])
+
+
+@contextlib.contextmanager
+def blaming(tool: type[Tool]) -> Iterator[None]:
+    """Run a tool's own code where nothing can go on without it.
+
+    Raises:
+        InputError: it has raised; the line names the tool, the place in its file and the error.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except (Exception, SystemExit) as error:
+        file = sys.modules[tool.__module__].__file__
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        where = f"{file}, line {lines[-1]}" if lines else None
+        raise InputError(f"tool {tool.name!r} cannot be used: {said}", where=where) from error
 
 
 _tools: dict[str, type[Tool]] = {}

@@ -137,7 +137,7 @@ def offered_tools(address: str) -> list[dict[str, Any]]:
     """
     try:
         reply = httpx.get(f"{address}/tools", timeout=10.0, trust_env=False)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:  # the last of a host's name
         raise InputError(
             f"no tool server answers at {address}: {error or repr(error)}", where="tools.server", mend="start one"
         ) from error
@@ -148,7 +148,7 @@ def offered_tools(address: str) -> list[dict[str, Any]]:
             {"name": str(tool["name"]), "schema": dict(tool["schema"])}
             for tool in reply.raise_for_status().json()["tools"]
         ]
-    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+    except (httpx.HTTPError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(
             f"what answers at {address} is no tool server of this project",
             where="tools.server",

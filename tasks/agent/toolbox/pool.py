@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tasks.agent.toolbox import wire
 from tasks.agent.toolbox.base import Result
 from tasks.agent.toolbox.running import Limits
-from tasks.agent.toolbox.spec import WorkerLostError
+from tasks.agent.toolbox.spec import UnaskedError, WorkerLostError
 from tasks.agent.toolbox.workers import OPENING, Worker
 from tasks.errors import InputError
 
@@ -111,7 +111,6 @@ class Pool:
         """Run one turn's calls in the trajectory's worker; a result for each, in their order, failed or not."""
         slot = self._slot(trajectory_id)
         slot.used[trajectory_id] = time.monotonic()
-        slot.held.add(trajectory_id)
         start = time.perf_counter()
         results = await self._ask(slot, trajectory_id, calls)
         if results is None:
@@ -147,8 +146,7 @@ class Pool:
         """The worker's results; None when it brings none, or another trajectory's."""
         try:
             async with asyncio.timeout(self._patience):
-                await slot.opened.wait()
-                answer = await slot.worker.ask({"trajectory": trajectory_id, "calls": wire.dump_calls(calls)})
+                answer = await self._asked(slot, trajectory_id, calls)
             results = wire.load_results(answer.get("results"))
         except (TimeoutError, WorkerLostError, ValueError, RecursionError) as error:
             log.warning("trajectory %r: %s", trajectory_id, error or "no answer from its worker")
@@ -157,6 +155,16 @@ class Pool:
             log.warning("trajectory %r: its worker answered for %r", trajectory_id, answer.get("trajectory"))
             return None
         return results
+
+    async def _asked(self, slot: _Slot, trajectory_id: str, calls: Sequence[Call]) -> dict[str, Any]:
+        """The worker's answer, or the next one's where it is lost before it was asked."""
+        while True:
+            await slot.opened.wait()
+            slot.held.add(trajectory_id)
+            try:
+                return await slot.worker.ask({"trajectory": trajectory_id, "calls": wire.dump_calls(calls)})
+            except UnaskedError:
+                slot.opened.clear()  # the next look finds it lost as well
 
     async def _open(self, slot: _Slot) -> list[dict[str, Any]]:
         async with asyncio.timeout(OPENING):

@@ -56,7 +56,8 @@ def read_items(body: Any) -> list[Item]:
     columns = {key: value for key, value in body.items() if key != "trajectory_ids"}
     for key, value in columns.items():
         if not isinstance(value, list) or len(value) != len(ids):
-            raise RequestError(f"{key}: must be a list as long as trajectory_ids, {len(ids)}")
+            name = key if key.isidentifier() else ascii(key)[:80]  # a key may hold half a character, or a line's end
+            raise RequestError(f"{name}: must be a list as long as trajectory_ids, {len(ids)}")
     actions = columns.get("actions")
     if actions is None or not all(isinstance(one, str) for one in actions):
         raise RequestError("actions: must be a list of strings")

@@ -25,6 +25,7 @@ from tasks.agent.toolbox.base import (
     Result,
     State,
     Tool,
+    blaming,
     tool_classes,
 )
 from tasks.agent.toolbox.bounded import bounded
@@ -73,13 +74,26 @@ class Tools(Interface):
         ...
 
 
-def build(names: Sequence[str], context: Context) -> dict[str, Tool]:
+def build(
+    names: Sequence[str], context: Context, opening: Callable[[str], object] = lambda name: None
+) -> dict[str, Tool]:
     """Open tools by name.
 
+    Args:
+        names: as in `tools.names`.
+        context: what they may be built from.
+        opening: called with each name before that tool is opened.
+
     Raises:
-        InputError: there is no such tool.
+        InputError: there is no such tool, or it cannot be opened.
     """
-    return {name: tool(context) for name, tool in tool_classes(names).items()}
+    tools = {}
+    for name, tool in tool_classes(names).items():
+        opening(name)
+        with blaming(tool):
+            tool.schema()  # here, since whoever asks for it later could blame nobody
+            tools[name] = tool(context)
+    return tools
 
 
 class Toolbox:

@@ -15,7 +15,7 @@ from tasks.agent.toolbox.base import Failure
 from tasks.agent.toolbox.pool import Pool
 from tasks.agent.toolbox.requests import Item, RequestError, read_items, read_turn
 
-MOST_BYTES = 1 << 26  # of a request
+MOST_BYTES = 1 << 22  # of a request; while a turn of that length is read, the server does nothing else
 # A call with one of these was none: it counts as an action that was not valid.
 _NO_CALL = ("unknown", "arguments", "surplus")
 
@@ -98,7 +98,7 @@ def metrics(pool: Pool) -> str:
 
 
 async def _body(request: Request) -> Any:
-    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         # No page in a browser may send this type to another host unasked, so none can call tools behind a user's back.
         raise HTTPException(415, "content-type must be application/json")
     content = bytearray()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,17 @@ from tasks.agent.toolbox import wire
 from tasks.agent.toolbox.base import Context
 from tasks.agent.toolbox.bounded import THREAD
 from tasks.agent.toolbox.running import Limits, Toolbox, build
-from tasks.errors import InputError
+from tasks.errors import InputError, import_file
 from tasks.params import Episode, Retrieval
 from tasks.params import Tools as ToolsSection
 
 
 class WorkerLostError(RuntimeError):
     """A worker has died, is hung, or says what no worker says."""
+
+
+class UnaskedError(WorkerLostError):
+    """A worker had been lost before it was sent the message: another may be asked in its place."""
 
 
 @dataclass(frozen=True)
@@ -103,23 +106,34 @@ class Settings:
         return cls(spec, episode.protocol, tools.worker, tools.workers)
 
 
+def _import(module: str) -> None:
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise InputError(f"{module!r} is no module's name", where="--import")
+    try:
+        import_file(module)
+    except InputError as error:
+        cause = error.__cause__
+        if isinstance(cause, ModuleNotFoundError) and cause.name and f"{module}.".startswith(f"{cause.name}."):
+            raise InputError(f"there is no module {module!r}", where="--import") from error
+        raise
+
+
 class Answering:
     """A toolbox that answers messages of plain JSON values.
 
+    Args:
+        spec: what is opened.
+        opening: called with the name of each tool before it is opened.
+
     Raises:
-        InputError: there is no such tool, or it cannot be opened.
+        InputError: there is no such module or tool, or it cannot be imported or opened.
     """
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: Spec, opening: Callable[[str], object] = lambda name: None) -> None:
         for module in spec.modules:
-            try:
-                importlib.import_module(module)
-            except ModuleNotFoundError as error:
-                if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-                    raise
-                raise InputError(f"there is no module {module!r}", where="--import") from error
+            _import(module)
         retrieval = None if spec.retrieval is None else Retrieval.model_validate(spec.retrieval)
-        tools = build(spec.names, Context(None if spec.index is None else Path(spec.index), retrieval))
+        tools = build(spec.names, Context(None if spec.index is None else Path(spec.index), retrieval), opening)
         self.toolbox = Toolbox(tools, spec.limits)
         self.tools = wire.describe(tools)
         self._running = 0

@@ -22,7 +22,7 @@ from typing import Any
 from typing import Protocol as Interface
 
 from tasks.agent.toolbox.bounded import bounded
-from tasks.agent.toolbox.spec import Answering, Spec, WorkerLostError
+from tasks.agent.toolbox.spec import Answering, Spec, UnaskedError, WorkerLostError
 from tasks.errors import InputError
 
 OPENING = 300.0  # seconds to open the tools: an index may be large
@@ -47,6 +47,7 @@ class Worker(Interface):
 
         Raises:
             WorkerLostError: the worker has died.
+            UnaskedError: it had died before, and has got no message.
         """
         ...
 
@@ -84,7 +85,9 @@ async def read_message(reader: asyncio.StreamReader) -> dict[str, Any]:
         if length > MOST_BYTES:
             raise WorkerLostError(f"a message of {length:,} bytes")
         message = json.loads(await reader.readexactly(length))
-    except (asyncio.IncompleteReadError, OSError, ValueError, RecursionError) as error:
+    except asyncio.IncompleteReadError as error:
+        raise WorkerLostError("its process has ended") from error
+    except (OSError, ValueError, RecursionError) as error:
         raise WorkerLostError(str(error)) from error
     if not isinstance(message, dict):
         raise WorkerLostError("a message that is no object")
@@ -100,40 +103,64 @@ def write_message(writer: asyncio.StreamWriter, message: dict[str, Any]) -> None
 class ProcessWorker:
     """A toolbox in a process of its own (`process_worker.py`), in a session of its own; see `Worker`.
 
-    They talk over a pair of sockets, in JSON: what a tool returns is never unpickled here.
+    They talk over a pair of sockets, in JSON: what a tool returns is never unpickled here. Another pair, between the
+    server and the keeper, tells each of the other's end.
     """
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
         self._process: subprocess.Popen[bytes] | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._writer: asyncio.StreamWriter | None = None
+        self._watching: asyncio.Task[str] | None = None
+        self._writers: list[asyncio.StreamWriter] = []
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._asked = 0
         self._lost: str | None = None
 
     async def open(self) -> list[dict[str, Any]]:
         ours, theirs = socket.socketpair()
-        with theirs:
+        life, keepers = socket.socketpair()
+        with theirs, keepers:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tasks.agent.toolbox.process_worker", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
+                stdin=keepers.fileno(),
                 stdout=sys.stderr,  # the server's own output is one line, with its address
                 start_new_session=True,  # so that what a tool has started ends with its worker
             )
-        reader, self._writer = await asyncio.open_connection(sock=ours)
-        write_message(self._writer, self._spec.dump())
+        watched, living = await asyncio.open_connection(sock=life)
+        reader, writer = await asyncio.open_connection(sock=ours)
+        self._writers = [writer, living]
+        self._watching = asyncio.create_task(self._watch(watched, ours))
+        write_message(writer, self._spec.dump())
+        opening = ""
         try:
-            opened = await read_message(reader)
-        except WorkerLostError:
-            self._lose("it ended before its tools were open")
-            raise
+            while "opening" in (opened := await read_message(reader)):
+                opening = f"tool {opened['opening']!r}: "
+        except WorkerLostError as error:
+            status = "unknown"
+            with contextlib.suppress(TimeoutError):  # it lives, and a tool has closed its socket
+                status = await asyncio.wait_for(self._watching, 5.0) or status  # seconds
+            self._lose(f"{opening}the process ended with status {status} before it was open")
+            raise WorkerLostError(self._lost) from error
         if "error" in opened:
             self._lose("a tool cannot be opened")
             raise InputError(str(opened["error"]))
         self._reading = asyncio.create_task(self._read(reader))
         return list(opened["tools"])
+
+    async def _watch(self, life: asyncio.StreamReader, messages: socket.socket) -> str:
+        """Wait for the end of the worker's process; its exit code, negative for a signal, where the keeper could tell.
+
+        The end of its messages says less: a process that a tool has started may hold that socket as well.
+        """
+        try:
+            status = (await life.read()).decode()
+        except OSError:
+            status = ""
+        with contextlib.suppress(OSError):  # it has been closed
+            messages.shutdown(socket.SHUT_RD)  # what it had sent is still read
+        return status
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         try:
@@ -153,13 +180,13 @@ class ProcessWorker:
         self._waiting.clear()
 
     async def ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        if self._lost is not None or self._writer is None:
-            raise WorkerLostError(self._lost or "not open")
+        if self._lost is not None or self._reading is None:
+            raise UnaskedError(self._lost or "not open")
         self._asked += 1
         number = self._asked
         future = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
-            write_message(self._writer, {**message, "number": number})
+            write_message(self._writers[0], {**message, "number": number})
             return await future
         finally:
             self._waiting.pop(number, None)
@@ -167,13 +194,13 @@ class ProcessWorker:
     async def kill(self) -> None:
         self._lose("killed")
         process = self._process
-        if process is None:
+        if process is None or process.returncode is not None:
             return
-        if process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+        # Also where it has died: its children have its group, whose number is no other's until it is waited for.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
         await asyncio.to_thread(process.wait)
-        if self._reading is not None:
-            self._reading.cancel()
-        if self._writer is not None:
-            self._writer.close()
+        for task in filter(None, (self._reading, self._watching)):
+            task.cancel()
+        for writer in self._writers:
+            writer.close()

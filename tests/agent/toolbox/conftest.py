@@ -1,4 +1,5 @@
 import contextlib
+import functools
 import os
 import signal
 import subprocess
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+
+from tasks.agent.toolbox.process_worker import end_with_parent
 
 ROOT = Path(__file__).parents[3]
 HERE = Path(__file__).parent
@@ -28,6 +31,8 @@ class Server:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            # Whoever kills the tests ends their servers.
+            preexec_fn=functools.partial(end_with_parent, signal.SIGTERM),
         )
         self.address = ""
 

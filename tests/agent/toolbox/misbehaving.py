@@ -4,6 +4,7 @@ import ctypes
 import json
 import os
 import struct
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -62,6 +63,21 @@ class Misbehave(Tool):
                 ctypes.PyDLL(None).sleep(int(more))
             case "forge":
                 forge(more)
+            case "start":
+                child = subprocess.Popen(["sleep", "600"])
+                if more:
+                    Path(more).write_text(str(child.pid))
+                    os._exit(3)
+                return str(child.pid)
+            case "fork":
+                if os.fork():
+                    while not Path(more).exists():
+                        time.sleep(0.01)
+                    os._exit(3)
+                os.setsid()  # so that it keeps the worker's socket when the worker's group ends
+                Path(more).write_text(str(os.getpid()))
+                time.sleep(120)
+                os._exit(0)
             case "pid":
                 return str(os.getpid())
             case "print":
@@ -112,4 +128,39 @@ class Crashes(Tool):
     name, description, Arguments = "crashes", "is never open", Text
 
     def __init__(self, context: Context) -> None:
-        raise RuntimeError("a slip")
+        raise RuntimeError("a slip\nof the pen")
+
+
+@register
+class Exits(Tool):
+    """Ends its process instead of opening."""
+
+    name, description, Arguments = "exits", "is never open", Text
+
+    def __init__(self, context: Context) -> None:
+        os._exit(4)
+
+
+@register
+class Prints(Tool):
+    """Says something as it opens, as libraries that load models do."""
+
+    name, description, Arguments = "prints", "says how it opens", Text
+
+    def __init__(self, context: Context) -> None:
+        print("http://127.0.0.1:1", flush=True)
+        os.write(1, b"loading\n")
+
+    def call(self, arguments: Text, state: State) -> str:
+        return "open"
+
+
+@register
+class Speechless(Tool):
+    """Cannot say what it takes."""
+
+    name, description, Arguments = "speechless", "is never open", Text
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        raise RuntimeError("no words")

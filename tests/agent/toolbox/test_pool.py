@@ -11,7 +11,7 @@ from tasks.agent.protocols import Call
 from tasks.agent.toolbox import Limits
 from tasks.agent.toolbox import pool as module
 from tasks.agent.toolbox.pool import Pool
-from tasks.agent.toolbox.spec import Spec, WorkerLostError
+from tasks.agent.toolbox.spec import Spec, UnaskedError, WorkerLostError
 from tasks.agent.toolbox.workers import ProcessWorker, ThreadWorker
 from tasks.errors import InputError
 
@@ -167,6 +167,36 @@ def test_a_call_waits_for_a_worker_no_longer_than_a_call_may_take(monkeypatch: p
         await within(lambda: pool.opened == 0)
         (result,) = await pool.call("one", [Call("misbehave", "fine")])
         assert result.failure == "worker" and result.seconds >= LIMITS.seconds
+        await pool.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("error", "failure"), [(UnaskedError, None), (WorkerLostError, "worker")])
+def test_a_call_goes_to_the_next_worker_only_where_the_lost_one_has_not_got_it(
+    monkeypatch: pytest.MonkeyPatch, error: type[WorkerLostError], failure: str | None
+) -> None:
+    class Dying(Scripted):
+        async def ask(self, message: dict[str, Any]) -> dict[str, Any]:
+            if self.killed or message:
+                self.killed = True
+                raise error("dead")
+            return {}
+
+    monkeypatch.setattr(module, "BEAT", 0.01)
+    monkeypatch.setattr(module, "GRACE", 600.0)  # seconds
+    made: list[Scripted] = [Scripted(True, {"trajectory": "one", "results": [RESULT]}), Dying(True)]
+    successor = made[0]
+
+    async def run() -> None:
+        pool = Pool(made.pop, 1, LIMITS)
+        await pool.start()
+        (result,) = await pool.call("one", [Call("misbehave", "fine")])
+        assert result.failure == failure
+        await within(lambda: pool.restarts == 1 and pool.opened == 1)
+        # What the successor remembers of it is freed there.
+        await pool.release("one")
+        assert any(message.get("release") for message in successor.asked) == (failure is None)
         await pool.close()
 
     asyncio.run(run())

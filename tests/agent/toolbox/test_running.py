@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from tasks.agent.protocols import PROTOCOLS, Call
-from tasks.agent.toolbox import Context, Limits, Passage, Result, State, Tool, Toolbox, known_tools, register
+from tasks.agent.toolbox import Context, Limits, Passage, Result, State, Tool, Toolbox, base, known_tools, register
 from tasks.agent.toolbox.running import build, fitted
 from tasks.errors import InputError
 
@@ -258,6 +258,22 @@ def test_tools_of_the_folder_are_found_and_a_wrong_name_gets_a_hint() -> None:
     assert "did you mean 'search'?" in str(caught.value)
     with pytest.raises(InputError, match="needs an index"):
         build(["search"], Context())
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no\nkey"), SystemExit("no key")])
+def test_a_tool_that_does_not_open_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    class Broken(Tool):
+        name, description = "broken", "is never open"
+
+        def __init__(self, context: Context) -> None:
+            raise error
+
+    monkeypatch.setitem(base._tools, "broken", Broken)
+    with pytest.raises(InputError) as caught:
+        build(["broken"], Context())
+    line = Broken.__init__.__code__.co_firstlineno + 1
+    said = f"{__file__}, line {line}: tool 'broken' cannot be used: {type(error).__name__}: no key"
+    assert str(caught.value) == said
 
 
 TAGS = {tag for create in PROTOCOLS.values() for tag in create(()).tags}

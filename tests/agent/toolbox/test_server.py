@@ -1,9 +1,11 @@
 """The tool server as a child process: tools that misbehave, workers that die, and how it starts and ends."""
 
 import asyncio
+import os
 import re
 import signal
 import socket
+import subprocess
 import sys
 import time
 import zlib
@@ -256,20 +258,24 @@ def test_it_is_ready_only_when_its_workers_are(serve: Any, tmp_path: Any) -> Non
     [
         ("refuses", 2, "tool_server: error: SERVICE_KEY: no key for this service"),
         ("misbehaves", 2, "tool_server: error: tools.names: no tool 'misbehaves'; did you mean 'misbehave'?"),
+        ("crashes", 2, "misbehaving.py, line LINE: tool 'crashes' cannot be used: RuntimeError: a slip of the pen"),
+        ("speechless", 2, "misbehaving.py, line LINE: tool 'speechless' cannot be used: RuntimeError: no words"),
     ],
 )
 def test_what_cannot_be_opened_ends_it_with_one_line(serve: Any, worker: str, tool: str, code: int, line: str) -> None:
     with serve("--worker", worker, tools=tool) as server:
         assert server.process.wait(60) == code
-        assert server.end()[1].strip() == line
+        (said,) = re.sub(r"line \d+:", "line LINE:", server.end()[1]).splitlines()
+        assert said.startswith("tool_server: error: ") and said.endswith(line)
 
 
-def test_a_tool_that_crashes_on_opening_keeps_its_traceback(serve: Any) -> None:
-    with serve(tools="crashes") as server:
+def test_a_tool_that_ends_its_process_on_opening_is_named(serve: Any) -> None:
+    with serve(tools="misbehave exits") as server:
         assert server.process.wait(60) == 2
-        said = server.end()[1]
-        assert "RuntimeError: a slip" in said
-        assert said.strip().splitlines()[-1].startswith("tool_server: error: tools.names: a worker of the tool server")
+        assert server.end()[1].strip() == (
+            "tool_server: error: tools.names: a worker of the tool server did not start: "
+            "tool 'exits': the process ended with status 4 before it was open"
+        )
 
 
 def test_a_port_in_use_is_one_line(serve: Any) -> None:
@@ -277,7 +283,7 @@ def test_a_port_in_use_is_one_line(serve: Any) -> None:
         port = taken.getsockname()[1]
         with serve("--port", str(port)) as server:
             assert server.process.wait(60) == 2
-            assert f"cannot listen at 127.0.0.1:{port}" in server.end()[1]
+            assert f"--port: cannot listen at 127.0.0.1, port {port}" in server.end()[1]
 
 
 @pytest.mark.parametrize("worker", ENDS)
@@ -300,6 +306,107 @@ def httpx_post(address: str, trajectory: str, text: str) -> None:
     body = {"trajectory_ids": [trajectory], "actions": [f"<misbehave>{text}</misbehave>"], "finish": [False]}
     with pytest.raises(httpx.TimeoutException):
         httpx.post(f"{address}/get_observation", json=body, timeout=0.3)
+
+
+def child_of(path: Path) -> list[psutil.Process]:
+    """The process whose number is in a file; none where it has ended."""
+    deadline = time.monotonic() + 10
+    while not path.exists() or not path.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    pid = int(path.read_text())
+    return [psutil.Process(pid)] if psutil.pid_exists(pid) else []
+
+
+def test_what_tools_start_ends_with_their_worker_and_with_the_server(
+    serve: Any, gone: Callable[..., bool], tmp_path: Path
+) -> None:
+    with serve("--worker", "process", "--workers", "2") as server:
+        client = ToolClient(server.ready().address, ["misbehave"], LIMITS)
+        assert ask(client, f"start {tmp_path / 'child'}")[0].failure == "worker"
+        assert gone(child_of(tmp_path / "child"))
+        eventually(client)
+        children = [psutil.Process(int(ask(client, "start", trajectory=name)[0].text)) for name in ("0", "two")]
+        assert ask(client, "gil 600", trajectory="0")[0].failure == "worker"
+        eventually(client, "0")
+        children.append(psutil.Process(int(ask(client, "start", trajectory="0")[0].text)))  # in the next worker
+        assert gone(children[:1]) and all(child.is_running() for child in children[1:])
+        family = server.children()
+        assert set(children[1:]) < set(family)
+        assert server.end(signal.SIGKILL)[0] == -signal.SIGKILL
+        assert gone(family)
+
+
+def test_a_worker_is_lost_with_its_process_whoever_holds_its_socket(serve: Any, tmp_path: Path) -> None:
+    with serve("--worker", "process", "--workers", "1", "--seconds", "60") as server:
+        client = ToolClient(server.ready().address, ["misbehave"], Limits(seconds=60.0))
+        start = time.perf_counter()
+        assert ask(client, f"fork {tmp_path / 'child'}")[0].failure == "worker"
+        assert time.perf_counter() - start < 30  # 62 s, were it waited for until it is silent for too long
+        (child,) = child_of(tmp_path / "child")
+        assert ask(client, "fine")[0].text == "fine 1" and child.is_running()
+        child.kill()
+
+
+def test_a_call_after_a_worker_has_died_waits_for_the_next(serve: Any) -> None:
+    with serve("--worker", "process", "--workers", "1", "--seconds", "60") as server:
+        client = ToolClient(server.ready().address, ["misbehave"], Limits(seconds=60.0))
+        for _ in range(3):
+            assert ask(client, "exit")[0].failure == "worker"
+            assert ask(client, "fine", trajectory="other")[0].text == "fine 1"
+        assert metric(server, "worker_restarts_total") == 3
+
+
+def test_it_ends_with_the_tests_that_started_it(gone: Callable[..., bool]) -> None:
+    code = "import conftest; print(conftest.Server().ready().process.pid, flush=True); input()"
+    path = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[3])])
+    tests = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    server = psutil.Process(int(tests.stdout.readline()))
+    family = [server, *server.children(recursive=True)]
+    tests.kill()
+    tests.communicate()
+    assert len(family) > 1 and gone(family)
+
+
+@pytest.mark.parametrize("worker", ["process", "thread"])
+def test_what_tools_print_as_they_open_is_no_address(serve: Any, worker: str) -> None:
+    with serve("--worker", worker, tools="prints") as server:
+        assert httpx.get(f"{server.ready().address}/ready").status_code == 200
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.stdout.read() == ""
+        assert "http://127.0.0.1:1\nloading\n" in server.process.stderr.read()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--port", "65536"], "--port: must be 0 to 65535, not 65536"),
+        (["--port", "-1"], "--port: must be 0 to 65535, not -1"),
+        (["--host", "203.0.113.1"], "--host: cannot listen at 203.0.113.1, port 0: Cannot assign requested address"),
+        (["--host", "."], "--host: cannot listen at ., port 0: "),
+        (["--import", ""], "--import: '' is no module's name"),
+        (["--import", ".x"], "--import: '.x' is no module's name"),
+        (["--import", "misbehaving.x"], "--import: there is no module 'misbehaving.x'"),
+    ],
+)
+def test_a_wrong_argument_is_one_line(serve: Any, arguments: list[str], line: str) -> None:
+    with serve("--worker", "thread", *arguments) as server:
+        assert server.process.wait(60) == 2
+        (said,) = server.end()[1].splitlines()
+        assert said.startswith(f"tool_server: error: {line}")
+
+
+def test_it_listens_at_an_address_of_the_next_protocol_too(serve: Any) -> None:
+    with serve("--worker", "thread", "--host", "::1") as server:
+        address = server.process.stdout.readline().strip()
+        assert re.fullmatch(r"http://\[::1\]:\d+", address), server.end()
+        assert ask(ToolClient(address, ["misbehave"], LIMITS), "fine")[0].text == "fine 1"
 
 
 def test_what_tools_print_is_no_address(serve: Any) -> None:

@@ -83,7 +83,7 @@ def test_a_stages_own_server_searches_as_the_process_itself_does_and_ends_with_i
         assert found(tools) == found(defaults.tools)
         assert [one.failure for one in found(tools)[0]] == [None, "arguments"]
         marked = marked_processes(tmp_path)
-        assert worker == "ray" or len(marked) == 1 + defaults.tools.workers
+        assert worker == "ray" or len(marked) == 1 + 2 * defaults.tools.workers  # each has a keeper
     assert marked and gone(marked)
 
 
@@ -139,6 +139,11 @@ def test_somebodys_server_must_be_ready(section: Any, serve: Any) -> None:
         section(server=f"http://127.0.0.1:{other.server_port}"),
     ):
         pass
+    with (
+        pytest.raises(InputError, match=r"tools\.server: no tool server answers at http://\."),
+        section(server="http://."),
+    ):
+        pass
     other.shutdown()
     other.server_close()
 
@@ -168,7 +173,7 @@ def test_it_ends_when_the_stage_is_killed(index: Path, worker: str, gone: Any) -
     assert stage.stdout is not None
     assert stage.stdout.readline().startswith("tool server at http://127.0.0.1:")
     family = psutil.Process(stage.pid).children(recursive=True)
-    assert len(family) == (3 if worker == "process" else 1)
+    assert len(family) == (5 if worker == "process" else 1)
     stage.send_signal(signal.SIGKILL)
     stage.wait()
     assert gone(family)

@@ -115,6 +115,10 @@ def test_a_batch_is_answered_in_its_order(address: str) -> None:
         (b"[" * 100_000, "the body must be JSON"),
         (b"\xff", "the body must be JSON"),
         (b"[]", "the body must be a JSON object"),
+        (
+            b'{"trajectory_ids": ["a"], "actions": ["x"], "\\ud800": 1}',
+            r"'\ud800': must be a list as long as trajectory_ids, 1",
+        ),
         (b'{"trajectory_ids": ["a"], "actions": []}', "actions: must be a list as long as trajectory_ids, 1"),
     ],
 )
@@ -128,6 +132,8 @@ def test_a_form_of_a_web_page_calls_no_tool(address: str) -> None:
     body = '{"trajectory_ids": ["a"], "actions": ["<misbehave> fine"]}'
     answer = httpx.post(f"{address}/get_observation", content=body, headers={"content-type": "text/plain"})
     assert (answer.status_code, answer.json()) == (415, {"detail": "content-type must be application/json"})
+    headers = {"content-type": "Application/JSON; charset=utf-8"}
+    assert httpx.post(f"{address}/get_observation", content=body, headers=headers).status_code == 200
 
 
 def test_a_body_without_end_is_cut_off(address: str) -> None:
