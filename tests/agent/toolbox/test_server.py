@@ -27,8 +27,9 @@ from tasks.agent.toolbox.client import ToolClient
 from tasks.errors import InputError
 
 LIMITS = Limits(seconds=1.0, characters=2000, parallel=3)
-KINDS = ["process", "thread", pytest.param("ray", marks=pytest.mark.slow)]
-ENDS = ["process", pytest.param("thread", marks=pytest.mark.slow), pytest.param("ray", marks=pytest.mark.slow)]
+KINDS = ["process", pytest.param("thread", marks=pytest.mark.slow), pytest.param("ray", marks=pytest.mark.slow)]
+# Each of these starts a server of its own: a second or two of a core.
+ENDINGS = [(signal.SIGTERM, 0), (signal.SIGKILL, -9), pytest.param(signal.SIGINT, 0, marks=pytest.mark.slow)]
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -136,7 +137,7 @@ def test_a_process_that_ends_or_holds_the_gil_is_lost_and_the_next_call_finds_an
         assert metric(server, "trajectories_lost_total") > lost
 
 
-@pytest.mark.parametrize("worker", ["process", pytest.param("ray", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("worker", [KINDS[0], KINDS[2]])
 def test_a_worker_that_is_killed_fails_the_calls_that_wait_for_it_at_once(
     serve: Any, worker: str, tmp_path: Path
 ) -> None:
@@ -157,6 +158,7 @@ def test_a_worker_that_is_killed_fails_the_calls_that_wait_for_it_at_once(
         assert int(ask(client, "pid")[0].text) != pid
 
 
+@pytest.mark.slow
 def test_a_thread_that_holds_the_gil_holds_the_server_and_yet_no_episode(
     serve: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,14 +254,24 @@ def test_it_is_ready_only_when_its_workers_are(serve: Any, tmp_path: Any) -> Non
         assert schema["function"]["description"] == "opens slowly"
 
 
-@pytest.mark.parametrize("worker", ["process", "thread"])
+@pytest.mark.parametrize("worker", KINDS[:2])
 @pytest.mark.parametrize(
     ("tool", "code", "line"),
     [
         ("refuses", 2, "tool_server: error: SERVICE_KEY: no key for this service"),
-        ("misbehaves", 2, "tool_server: error: tools.names: no tool 'misbehaves'; did you mean 'misbehave'?"),
+        pytest.param(
+            "misbehaves",
+            2,
+            "tool_server: error: tools.names: no tool 'misbehaves'; did you mean 'misbehave'?",
+            marks=pytest.mark.slow,
+        ),
         ("crashes", 2, "misbehaving.py, line LINE: tool 'crashes' cannot be used: RuntimeError: a slip of the pen"),
-        ("speechless", 2, "misbehaving.py, line LINE: tool 'speechless' cannot be used: RuntimeError: no words"),
+        pytest.param(
+            "speechless",
+            2,
+            "misbehaving.py, line LINE: tool 'speechless' cannot be used: RuntimeError: no words",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_what_cannot_be_opened_ends_it_with_one_line(serve: Any, worker: str, tool: str, code: int, line: str) -> None:
@@ -269,6 +281,7 @@ def test_what_cannot_be_opened_ends_it_with_one_line(serve: Any, worker: str, to
         assert said.startswith("tool_server: error: ") and said.endswith(line)
 
 
+@pytest.mark.slow
 def test_a_tool_that_ends_its_process_on_opening_is_named(serve: Any) -> None:
     with serve(tools="misbehave exits") as server:
         assert server.process.wait(60) == 2
@@ -286,8 +299,8 @@ def test_a_port_in_use_is_one_line(serve: Any) -> None:
             assert f"--port: cannot listen at 127.0.0.1, port {port}" in server.end()[1]
 
 
-@pytest.mark.parametrize("worker", ENDS)
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 0), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize("worker", KINDS)
+@pytest.mark.parametrize(("number", "code"), ENDINGS)
 def test_it_leaves_nobody_behind(serve: Any, gone: Callable[..., bool], worker: str, number: int, code: int) -> None:
     with serve("--worker", worker) as server:
         client = ToolClient(server.ready().address, ["misbehave"], Limits(seconds=0.2))
@@ -318,6 +331,7 @@ def child_of(path: Path) -> list[psutil.Process]:
     return [psutil.Process(pid)] if psutil.pid_exists(pid) else []
 
 
+@pytest.mark.slow
 def test_what_tools_start_ends_with_their_worker_and_with_the_server(
     serve: Any, gone: Callable[..., bool], tmp_path: Path
 ) -> None:
@@ -337,6 +351,7 @@ def test_what_tools_start_ends_with_their_worker_and_with_the_server(
         assert gone(family)
 
 
+@pytest.mark.slow
 def test_a_worker_is_lost_with_its_process_whoever_holds_its_socket(serve: Any, tmp_path: Path) -> None:
     with serve("--worker", "process", "--workers", "1", "--seconds", "60") as server:
         client = ToolClient(server.ready().address, ["misbehave"], Limits(seconds=60.0))
@@ -348,6 +363,7 @@ def test_a_worker_is_lost_with_its_process_whoever_holds_its_socket(serve: Any, 
         child.kill()
 
 
+@pytest.mark.slow
 def test_a_call_after_a_worker_has_died_waits_for_the_next(serve: Any) -> None:
     with serve("--worker", "process", "--workers", "1", "--seconds", "60") as server:
         client = ToolClient(server.ready().address, ["misbehave"], Limits(seconds=60.0))
@@ -357,6 +373,7 @@ def test_a_call_after_a_worker_has_died_waits_for_the_next(serve: Any) -> None:
         assert metric(server, "worker_restarts_total") == 3
 
 
+@pytest.mark.slow
 def test_it_ends_with_the_tests_that_started_it(gone: Callable[..., bool]) -> None:
     code = "import conftest; print(conftest.Server().ready().process.pid, flush=True); input()"
     path = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[3])])
@@ -374,6 +391,7 @@ def test_it_ends_with_the_tests_that_started_it(gone: Callable[..., bool]) -> No
     assert len(family) > 1 and gone(family)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("worker", ["process", "thread"])
 def test_what_tools_print_as_they_open_is_no_address(serve: Any, worker: str) -> None:
     with serve("--worker", worker, tools="prints") as server:
@@ -383,6 +401,7 @@ def test_what_tools_print_as_they_open_is_no_address(serve: Any, worker: str) ->
         assert "http://127.0.0.1:1\nloading\n" in server.process.stderr.read()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
@@ -402,6 +421,7 @@ def test_a_wrong_argument_is_one_line(serve: Any, arguments: list[str], line: st
         assert said.startswith(f"tool_server: error: {line}")
 
 
+@pytest.mark.slow
 def test_it_listens_at_an_address_of_the_next_protocol_too(serve: Any) -> None:
     with serve("--worker", "thread", "--host", "::1") as server:
         address = server.process.stdout.readline().strip()
