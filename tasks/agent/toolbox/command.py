@@ -89,7 +89,7 @@ def _listen(host: str, port: int) -> socket.socket:
         listening = socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, UnicodeError) as error:  # a name of the wrong form is not even looked up
         where = "--port" if isinstance(error, OSError) and error.errno in _PORT_REFUSED else "--host"
-        why = getattr(error, "strerror", None) or error
+        why = (getattr(error, "strerror", None) or str(error)).partition(" (while")[0]
         raise InputError(f"cannot listen at {host}, port {port}: {why}", where=where) from error
     # asyncio sets this for sockets it makes itself; without it each reply waits 40 ms for an acknowledgement.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
