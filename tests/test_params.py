@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tasks import params
 from tasks.agent import interactions
 from tasks.agent.protocols import PROTOCOLS
+from tasks.agent.toolbox import known_tools
 from tasks.agent.trajectory import StopReason
 from tasks.errors import InputError
 
@@ -191,7 +192,10 @@ PROMPT = "Question: {question}"
         ),
     ],
 )  # fmt: skip
-def test_what_no_episode_could_be_played_with_is_refused(workspace, sections, line):
+def test_what_no_episode_could_be_played_with_is_refused(workspace, monkeypatch, sections, line):
+    # Other tests of the same process may have registered tools of their own.
+    own = {name: tool for name, tool in known_tools().items() if tool.__module__.startswith("tasks.agent.tools.")}
+    monkeypatch.setattr("tasks.agent.toolbox.base._tools", own)
     overlay_file(workspace, yaml.safe_dump(sections))
     with pytest.raises(InputError) as caught:
         params.resolve("mine")
