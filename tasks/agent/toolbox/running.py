@@ -17,18 +17,9 @@ from typing import Protocol as Interface
 
 from pydantic import ValidationError
 
-from tasks.agent.toolbox.base import (
-    Context,
-    Failure,
-    ForeignStateError,
-    Passage,
-    Result,
-    State,
-    Tool,
-    blaming,
-    tool_classes,
-)
+from tasks.agent.toolbox.base import Context, Failure, Passage, Result, Tool, blaming, tool_classes
 from tasks.agent.toolbox.bounded import bounded
+from tasks.agent.toolbox.state import ForeignStateError, State
 
 if TYPE_CHECKING:
     from tasks.agent.protocols.base import Call
