@@ -347,6 +347,7 @@ def test_what_tools_start_ends_with_their_worker_and_with_the_server(
         assert gone(children[:1]) and all(child.is_running() for child in children[1:])
         family = server.children()
         assert set(children[1:]) < set(family)
+        httpx_post(server.address, "two", "gil 600")  # nor can a tool that holds the GIL hold up the end
         assert server.end(signal.SIGKILL)[0] == -signal.SIGKILL
         assert gone(family)
 
@@ -387,8 +388,11 @@ def test_it_ends_with_the_tests_that_started_it(gone: Callable[..., bool]) -> No
     server = psutil.Process(int(tests.stdout.readline()))
     family = [server, *server.children(recursive=True)]
     tests.kill()
-    tests.communicate()
-    assert len(family) > 1 and gone(family)
+    tests.wait()
+    ended = gone(family)
+    for one in family if not ended else []:
+        one.kill()
+    assert len(family) > 1 and ended
 
 
 @pytest.mark.slow

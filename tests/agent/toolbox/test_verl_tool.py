@@ -136,6 +136,13 @@ def test_a_form_of_a_web_page_calls_no_tool(address: str) -> None:
     assert httpx.post(f"{address}/get_observation", content=body, headers=headers).status_code == 200
 
 
+def test_a_body_has_4_mib_at_most(address: str) -> None:
+    headers = {"content-type": "application/json"}
+    for length, status in [(4 << 20, 400), ((4 << 20) + 1, 413)]:
+        answer = httpx.post(f"{address}/get_observation", content=b" " * length, headers=headers)
+        assert answer.status_code == status
+
+
 def test_a_body_without_end_is_cut_off(address: str) -> None:
     sent = 0
 
