@@ -192,15 +192,20 @@ class Tags:
         return []
 
     def body(self, result: Result, numbers: dict[str, int]) -> str:
-        """One result's text; passages are counted anew in each."""
+        """One result's text: why it failed, its passages with their labels, or what it says."""
         if result.failure is not None:
             return told(result.failure, self.tools)
         if not result.passages:
             return self.neutralise(result.text)
         return "".join(
-            f"Doc {rank} (Title: {self.neutralise(passage.title)}) {self.neutralise(passage.text)}\n"
+            f"{self.label(rank, passage.id, numbers)} "
+            f"(Title: {self.neutralise(passage.title)}) {self.neutralise(passage.text)}\n"
             for rank, passage in enumerate(result.passages, start=1)
         )
+
+    def label(self, rank: int, passage_id: str, numbers: dict[str, int]) -> str:
+        """What a passage is called; passages are counted anew in each result."""
+        return f"Doc {rank}"
 
     def numbered(self, shown: str) -> set[int]:
         """None: only a protocol with cited answers numbers passages over the whole episode."""

@@ -12,9 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from tasks.agent.protocols.base import Action, Fact
-from tasks.agent.protocols.failures import told
 from tasks.agent.protocols.search_r1 import SearchR1
-from tasks.agent.toolbox.base import Result
 
 _DIGITS = re.compile(r"[0-9]+")
 _CITATION = re.compile(r"\s*\](\s*[0-9]{1,6}\s*(?:,\s*[0-9]{1,6}\s*)*)\[")  # backwards
@@ -69,17 +67,9 @@ class Research(SearchR1):
         """
         return _BRACKETED.sub(r"(\1)", super().neutralise(text))
 
-    def body(self, result: Result, numbers: dict[str, int]) -> str:
-        """One result's text; a passage that was shown before keeps its number."""
-        if result.failure is not None:
-            return told(result.failure, self.tools)
-        if not result.passages:
-            return self.neutralise(result.text)
-        return "".join(
-            f"[{numbers.setdefault(passage.id, len(numbers) + 1)}] "
-            f"(Title: {self.neutralise(passage.title)}) {self.neutralise(passage.text)}\n"
-            for passage in result.passages
-        )
+    def label(self, rank: int, passage_id: str, numbers: dict[str, int]) -> str:
+        """What a passage is called; one that was shown before keeps its number."""
+        return f"[{numbers.setdefault(passage_id, len(numbers) + 1)}]"
 
     def answer(self, answer: str, thought: str | None = None, sources: Sequence[int] = ()) -> str:
         """Text of a turn that answers, with the numbers of its passages."""
