@@ -35,7 +35,7 @@ from tasks.agent.setup import open_setup
 from tasks.agent.toolbox.serving import serving
 from tasks.contract import Figures, Stage, main
 from tasks.errors import InputError
-from tasks.params import Tools
+from tasks.params import Playing
 from tasks.qa import near
 
 SOURCES = Path("data/sources")  # where demos.files start; DVC watches this folder for the stage
@@ -51,8 +51,8 @@ def run(stage: Stage) -> Figures:
     ration = Ration(questions, stage.params.demos.rl_share)
     held_out = HeldOut.read([stage.input("ingest", f"{split}.parquet") for split in ("validation", "test")])
     params, index = stage.params, stage.input("index")
-    with serving(params.tools, episode=params.episode, retrieval=params.retrieval, index=index, say=stage.say) as tools:
-        setup = _open(stage, tools)
+    with serving(Playing.of(params), index=index, say=stage.say) as playing:
+        setup = _open(stage, playing)
         own, collection = asyncio.run(_collect(stage, questions, ration, setup, held_out))
         schemas = setup.tools.schemas if setup.protocol.calls_tools_by_schema else []
     placed = own.taken + [(f"{rows}, row {questions.first_row_of(one.question)}", one) for one in collection.made]
@@ -104,17 +104,14 @@ def _none(stage: Stage, rows: Path, environment: str) -> Figures:
     return {"n": 0, "validation": 0, "rl_rows": kept, "answer_in_context": None, "dropped": {}}
 
 
-def _open(stage: Stage, tools: Tools) -> Setup:
+def _open(stage: Stage, playing: Playing) -> Setup:
     """What an episode is played with; its tools must search, since demonstrations do."""
     from transformers import AutoTokenizer
 
-    if "search" not in tools.names:
+    if "search" not in playing.tools.names:
         raise InputError("demonstrations search, and there is no tool search", where="tools.names", mend="name it")
     return open_setup(
-        environment=stage.params.environment,
-        episode=stage.params.episode,
-        tools=tools,
-        retrieval=stage.params.retrieval,
+        playing,
         index=stage.input("index"),
         tokenizer=AutoTokenizer.from_pretrained(stage.input("policy", "model")),
     )

@@ -25,6 +25,19 @@ class InputError(Exception):
         super().__init__(f"{line}; {mend}" if mend else line)
 
 
+class UnavailableError(RuntimeError):
+    """What a call needs cannot be had now: that call fails, and nothing else.
+
+    Args:
+        why: for the log.
+        spent: whether it was refused because no more calls may be made, and not because something is broken.
+    """
+
+    def __init__(self, why: str, *, spent: bool = False) -> None:
+        super().__init__(why)
+        self.spent = spent
+
+
 @contextlib.contextmanager
 def exit_on_input_error(name: str) -> Iterator[None]:
     """End the process with code 2 and one line when the input or the parameters are wrong."""

@@ -10,16 +10,16 @@ import pandas as pd
 from tasks.agent.setup import open_setup
 from tasks.agent.toolbox.serving import serving
 from tasks.contract import Figures, Stage, main
-from tasks.params import Tools
+from tasks.params import Playing
 
 
 def run(stage: Stage) -> Figures:
     params, index = stage.params, stage.input("index")
-    with serving(params.tools, episode=params.episode, retrieval=params.retrieval, index=index, say=stage.say) as tools:
-        return _run(stage, tools)
+    with serving(Playing.of(params), index=index, say=stage.say) as playing:
+        return _run(stage, playing)
 
 
-def _run(stage: Stage, tools: Tools) -> Figures:
+def _run(stage: Stage, playing: Playing) -> Figures:
     from tasks.evaluation import climb, metrics, report
     from tasks.evaluation.vllm_engine import Engine
     from tasks.training.steps import read_steps
@@ -37,10 +37,7 @@ def _run(stage: Stage, tools: Tools) -> Figures:
         if engine is None:
             engine = Engine(folder.absolute(), params.episode, max_seqs=min(256, len(rows)), seed=params.seed)
             setup = open_setup(
-                environment=params.environment,
-                episode=params.episode,
-                tools=tools,
-                retrieval=params.retrieval,
+                playing,
                 index=stage.input("index"),
                 tokenizer=engine.tokenizer,
             )

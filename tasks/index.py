@@ -1,4 +1,4 @@
-"""Stage `index`: BM25 and faiss over the corpus, and how well they find the gold passages.
+"""Stage `index`: BM25 and dense over the corpus, and how well they find the gold passages.
 
 Decided: both retrievers are always built and measured, so that `retrieval.retriever` can be changed on
 figures; the gate looks at the configured one. The folder holds the passages too: a worker opens it alone.
@@ -16,10 +16,11 @@ import pyarrow.parquet as pq
 
 from tasks.agent import environments
 from tasks.contract import Figures, Stage, main
-from tasks.retrieval import load, recall
+from tasks.retrieval import open_retriever, recall
 from tasks.retrieval.build import build
+from tasks.retrieval.passages import Passages
 
-RETRIEVERS = ("bm25", "faiss")
+RETRIEVERS = ("bm25", "dense")
 
 
 def spread(rows: list[Any], count: int) -> list[Any]:
@@ -51,8 +52,9 @@ def run(stage: Stage) -> Figures:
     figures |= {"questions": len(questions), "questions_without_gold": without}
     if without:
         stage.say(f"{without} of {len(rows)} questions name no gold passage and are left out of recall")
+    recall.require_gold(Passages(stage.out), questions)
     for name in RETRIEVERS if questions else ():
-        retriever = load(stage.out, stage.params.retrieval.model_copy(update={"retriever": name}))
+        retriever = open_retriever(stage.out, stage.params.retrieval.model_copy(update={"retriever": name}))
         measured = recall.measure(retriever, questions)
         figures["recall"][name], figures["all_support"][name] = measured["recall"], measured["all_support"]
         for source, at in measured["recall"].items():

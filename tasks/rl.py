@@ -24,6 +24,7 @@ from tasks.agent.toolbox.serving import serving
 from tasks.contract import Figures, Stage, at_work, main
 from tasks.errors import InputError
 from tasks.files import write_json
+from tasks.params import Playing
 from tasks.processes import CommandError
 
 DIFFER = 3  # exit code of the engine's check; 1 is any crash, which says nothing about the engine
@@ -83,15 +84,14 @@ def run(stage: Stage) -> Figures:
         for line in alarms.of(metrics):
             stage.say(f"step {step}: {line}")
 
-    plain, index = params.plain(), stage.input("index").absolute()
-    with serving(params.tools, episode=params.episode, retrieval=params.retrieval, index=index, say=stage.say) as tools:
+    index = stage.input("index").absolute()
+    with serving(Playing.of(params), index=index, say=stage.say) as playing:
         stage.say("starting Ray, the trainer and vLLM")
-        sections = {name: plain[name] for name in ("retrieval", "environment", "episode")}
         sanity = rl_run.train(
             folder,
             rl=params.rl,
             episode=params.episode,
-            shared={**sections, "tools": tools.model_dump(mode="json")},
+            shared=playing.model_dump(mode="json"),
             model=model,
             train_rows=stage.input("demos", "rl_train.parquet").absolute(),
             validation_rows=stage.input("ingest", "validation.parquet").absolute(),

@@ -18,16 +18,16 @@ from tasks.agent.setup import open_setup
 from tasks.agent.toolbox.serving import serving
 from tasks.agent.trajectory import Trajectory, write_trajectories
 from tasks.contract import Figures, Stage, main
-from tasks.params import Tools
+from tasks.params import Playing
 
 
 def run(stage: Stage) -> Figures:
     params, index = stage.params, stage.input("index")
-    with serving(params.tools, episode=params.episode, retrieval=params.retrieval, index=index, say=stage.say) as tools:
-        return _run(stage, tools)
+    with serving(Playing.of(params), index=index, say=stage.say) as playing:
+        return _run(stage, playing)
 
 
-def _run(stage: Stage, tools: Tools) -> Figures:
+def _run(stage: Stage, playing: Playing) -> Figures:
     from transformers import AutoTokenizer
 
     from tasks.evaluation.vllm_engine import Engine
@@ -43,10 +43,7 @@ def _run(stage: Stage, tools: Tools) -> Figures:
     rows = asked.sample(n=min(sft.check_questions, len(asked)), random_state=params.seed).to_dict("records")
     folder = RunFolder(Path("checkpoints", stage.fingerprint()))
     setup = open_setup(
-        environment=params.environment,
-        episode=params.episode,
-        tools=tools,
-        retrieval=params.retrieval,
+        playing,
         index=stage.input("index"),
         tokenizer=AutoTokenizer.from_pretrained(model),
     )

@@ -11,32 +11,29 @@ from tasks.agent.episode import Setup
 from tasks.agent.toolbox import Context, Limits, Toolbox, Tools
 from tasks.agent.toolbox.client import ToolClient
 from tasks.agent.toolbox.running import build
-from tasks.params import Environment, Episode, Retrieval
-from tasks.params import Tools as ToolsSection
+from tasks.params import Playing
 
 
-def open_tools(tools: ToolsSection, episode: Episode, retrieval: Retrieval, index: Path | None) -> Tools:
+def open_tools(playing: Playing, index: Path | None) -> Tools:
     """Open the tools that `tools.names` lists, in this process or behind the server at `tools.server`.
 
     Args:
-        tools: the section of that name; where it says `start`, `toolbox.serving` has put the address in.
+        playing: the sections; where they say `start`, `toolbox.serving` has put the address in.
         index: folder of the retrieval index; None where the environment needs none.
 
     Raises:
         InputError: there is no such tool, it cannot be opened, or the server is not ready.
     """
+    tools, episode = playing.tools, playing.episode
     limits = Limits(seconds=episode.tool_seconds, parallel=episode.max_parallel_calls)
     if tools.server is not None:
         return ToolClient(tools.server, tools.names, limits)
-    return Toolbox(build(tools.names, Context(index, retrieval)), limits)
+    return Toolbox(build(tools.names, Context(index, playing.retrieval)), limits)
 
 
 def open_setup(
+    playing: Playing,
     *,
-    environment: Environment,
-    episode: Episode,
-    tools: ToolsSection,
-    retrieval: Retrieval,
     index: Path | None,
     tokenizer: Tokenizer,
     deadline_seconds: float | None = None,
@@ -45,7 +42,7 @@ def open_setup(
     """Open everything that episodes share.
 
     Args:
-        environment: the section of that name, as are the next three.
+        playing: the sections that episodes are played by, as `toolbox.serving` yields them.
         index: folder of the retrieval index; None where the environment needs none.
         tokenizer: the policy's.
         deadline_seconds: of an episode; None where a slow one holds up nobody.
@@ -55,7 +52,8 @@ def open_setup(
         InputError: a tool, an interaction or an environment is unknown, or the chat template cannot frame what the
             protocol says.
     """
-    opened = open_tools(tools, episode, retrieval, index)
+    episode = playing.episode
+    opened = open_tools(playing, index)
     protocol = protocols.create(episode.protocol, opened.names)
     chat = Chat(tokenizer, opened.schemas if protocol.calls_tools_by_schema else ())
     if protocol.ends_turn:
@@ -64,7 +62,7 @@ def open_setup(
         chat.require("user")
     return Setup(
         protocol=protocol,
-        environment=environments.create(environment),
+        environment=environments.create(playing.environment),
         tools=opened,
         chat=chat,
         budget=Budget(

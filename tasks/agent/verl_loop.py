@@ -19,8 +19,7 @@ from verl.utils.profiler import simple_timer
 from tasks.agent.episode import Generation, run_episode
 from tasks.agent.setup import open_setup
 from tasks.agent.trajectory import Trajectory
-from tasks.params import Environment as EnvironmentSection
-from tasks.params import Episode, Retrieval, Tools
+from tasks.params import Playing
 from tasks.training import rollouts
 from tasks.training.sanity import SanityCheck
 
@@ -32,10 +31,7 @@ class _Room:
         content = json.loads(settings.read_text(encoding="utf-8"))
         self.seed = int(content["seed"])
         self.setup = open_setup(
-            environment=EnvironmentSection.model_validate(content["environment"]),
-            episode=Episode.model_validate(content["episode"]),
-            tools=Tools.model_validate(content["tools"]),
-            retrieval=Retrieval.model_validate(content["retrieval"]),
+            Playing.model_validate({name: content[name] for name in Playing.model_fields}),
             index=Path(content["index"]),
             tokenizer=tokenizer,
             deadline_seconds=content["deadline_seconds"],

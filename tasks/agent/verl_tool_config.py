@@ -1,7 +1,7 @@
 """The file that makes verl's own ToolAgentLoop use our tools: `python -m tasks.agent.verl_tool_config OUT.yaml`.
 
 OUT.yaml is for `actor_rollout_ref.rollout.multi_turn.tool_config_path`. Beside it lies OUT.json with what the tools are
-opened from, the sections `episode`, `tools` and `retrieval` of the profile in force and the index; verl's workers
+opened from, the sections of the profile in force and the index; verl's workers
 read it when they open `tasks.agent.verl_tools.ForagerTool`.
 """
 
@@ -17,6 +17,7 @@ import yaml
 from tasks import params as parameters
 from tasks.errors import InputError, exit_on_input_error
 from tasks.files import write_json, write_text_aside
+from tasks.params import Playing
 
 _READ = ("hermes", "qwen3_coder")  # formats that verl's loop has in common with us
 
@@ -26,7 +27,7 @@ def write_tool_config(path: Path, content: Mapping[str, Any]) -> None:
 
     Args:
         path: the YAML file to write; the other has its name and ends in `.json`.
-        content: the sections `episode`, `tools` and `retrieval` as plain values, and `index`, the index' folder.
+        content: the sections that episodes are played by as plain values, and `index`, the index' folder.
 
     Raises:
         InputError: verl's ToolAgentLoop cannot read the protocol, or the tools' server is not there yet.
@@ -66,7 +67,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
         if not given.index.is_dir():
             raise InputError("no such folder", where=str(given.index), mend="run `dvc repro index`")
         content = parameters.resolve(parameters.profile_name())
-        sections = {name: content[name] for name in ("episode", "tools", "retrieval")}
+        sections = {name: content[name] for name in Playing.model_fields}
         write_tool_config(given.out, {**sections, "index": str(given.index.absolute())})
 
 

@@ -19,8 +19,7 @@ from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse
 from tasks.agent.protocols import Call, Protocol, create
 from tasks.agent.setup import open_tools
 from tasks.agent.toolbox import Result, Tools
-from tasks.params import Episode, Retrieval
-from tasks.params import Tools as ToolsSection
+from tasks.params import Playing
 
 
 class _Schema(OpenAIFunctionToolSchema):
@@ -57,14 +56,9 @@ def _type(parameter: dict[str, Any]) -> str | list[str]:
 def _opened(settings: str) -> tuple[Tools, Protocol]:
     """A process's tools, opened once, and the protocol in whose words they answer."""
     content = json.loads(Path(settings).read_text(encoding="utf-8"))
-    episode = Episode.model_validate(content["episode"])
-    tools = open_tools(
-        ToolsSection.model_validate(content["tools"]),
-        episode,
-        Retrieval.model_validate(content["retrieval"]),
-        Path(content["index"]),
-    )
-    return tools, create(episode.protocol, tools.names)
+    playing = Playing.model_validate({name: content[name] for name in Playing.model_fields})
+    tools = open_tools(playing, Path(content["index"]))
+    return tools, create(playing.episode.protocol, tools.names)
 
 
 class ForagerTool(BaseTool):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from tasks.params.searching import Index, Retrieval
 from tasks.sections import Count, Float, Positive, Section, Share
 
 
@@ -89,28 +90,6 @@ class Validate(Section):
     false_alarm: Annotated[float, Field(gt=0, lt=1)]
     min_rows: Positive
     severity: dict[str, Literal["error", "warning"]]
-
-
-class Bm25(Section):
-    k1: Float
-    b: Float
-
-
-class Faiss(Section):
-    dimensions: Positive
-    ngrams: Annotated[list[int], Field(min_length=2, max_length=2)]
-
-
-class Index(Section):
-    bm25: Bm25
-    faiss: Faiss
-    recall_questions: Positive
-
-
-class Retrieval(Section):
-    retriever: Literal["bm25", "faiss"]
-    topk: Positive
-    passage_words: Positive
 
 
 class Messages(Section):
@@ -221,6 +200,20 @@ class Environment(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
     name: str
+
+
+class Playing(Section):
+    """What episodes are played by: four sections of the parameters."""
+
+    environment: Environment
+    retrieval: Retrieval
+    episode: Episode
+    tools: Tools
+
+    @classmethod
+    def of(cls, params: Any) -> Playing:
+        """The sections of parameters that have them all."""
+        return cls(**{name: getattr(params, name) for name in cls.model_fields})
 
 
 class Params(Section):

@@ -1,9 +1,9 @@
-"""Retrieval: BM25 and a lexical faiss index behind one interface, recall against gold passages.
+"""Retrieval: BM25, dense and hybrid search, a service and its client, remote back ends, recall against gold passages.
 
-`load(index, retrieval)` opens what `build.py` wrote; everything else in this room serves these names.
+`open_retriever(index, retrieval)` opens what the section `retrieval` names; everything else in this room serves it.
 """
 
 from tasks.retrieval.passages import Passage
-from tasks.retrieval.retriever import Hit, Retriever, load
+from tasks.retrieval.retriever import Hit, Retriever, open_retriever
 
-__all__ = ["Hit", "Passage", "Retriever", "load"]
+__all__ = ["Hit", "Passage", "Retriever", "open_retriever"]

@@ -71,7 +71,10 @@ class Bm25:
     def __init__(self, folder: Path) -> None:
         self._model = bm25s.BM25.load(folder / FOLDER, mmap=True, show_progress=False)
 
-    def search(self, query: str, topk: int) -> list[tuple[int, float]]:
-        """Rows and scores of the best passages; none for a query without a known word."""
+    def search(self, queries: Sequence[str], topk: int) -> list[list[tuple[int, float]]]:
+        """Rows and scores of the best passages of each query; none for one without a known word."""
+        return [self._search(query, topk) for query in queries]
+
+    def _search(self, query: str, topk: int) -> list[tuple[int, float]]:
         ids = self._model.get_tokens_ids(words(query))
         return best(self._model.get_scores_from_ids(ids), topk) if ids else []

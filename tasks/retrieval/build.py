@@ -16,7 +16,7 @@ from tasks.errors import InputError
 from tasks.retrieval import passages
 
 MANIFEST = "manifest.json"
-_KEYS = {"corpus_sha256", "passages", "bm25", "faiss", "versions"}
+_KEYS = {"corpus_sha256", "passages", "bm25", "dense", "versions"}
 _PACKAGES = ("bm25s", "faiss-cpu", "scikit-learn", "numpy", "scipy", "pyarrow")
 
 
@@ -26,7 +26,7 @@ def build(corpus: Path, folder: Path, params: Any, say: Callable[[str], None]) -
     Args:
         corpus: parquet with id, title, text, url.
         folder: takes the index; exists.
-        params: the parameters' section `index`: `bm25` and `faiss` are used.
+        params: the parameters' section `index`: `bm25` and `dense` are used.
         say: takes lines of progress.
 
     Returns:
@@ -43,13 +43,13 @@ def build(corpus: Path, folder: Path, params: Any, say: Callable[[str], None]) -
     texts = [f"{title}\n{body}" for title, body in zip(titles, bodies, strict=True)]
     say(f"BM25 over {len(texts)} passages")
     bm25.build(texts, folder, k1=params.bm25.k1, b=params.bm25.b)
-    say(f"faiss over {len(texts)} passages")
-    dense.build(texts, folder, dimensions=params.faiss.dimensions, ngrams=params.faiss.ngrams, say=say)
+    say(f"dense over {len(texts)} passages")
+    dense.build(texts, folder, dimensions=params.dense.dimensions, ngrams=params.dense.ngrams, say=say)
     manifest = {
         "corpus_sha256": hashlib.sha256(corpus.read_bytes()).hexdigest(),
         "passages": len(texts),
         "bm25": params.bm25.model_dump(),
-        "faiss": params.faiss.model_dump(),
+        "dense": params.dense.model_dump(),
         "versions": {name: version(name) for name in _PACKAGES},
     }
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")

@@ -19,7 +19,7 @@ import scipy.sparse as sparse
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 from sklearn.random_projection import SparseRandomProjection
 
-FOLDER = "faiss"
+FOLDER = "dense"
 _FEATURES = 2**18
 _BATCH = 4096
 # The projection is part of the encoder, not of an experiment: it stays the same under every seed.
@@ -68,7 +68,7 @@ def _hashing(ngrams: Sequence[int]) -> HashingVectorizer:
 def build(
     texts: Sequence[str], folder: Path, *, dimensions: int, ngrams: Sequence[int], say: Callable[[str], None]
 ) -> None:
-    """Index texts into `folder / "faiss"`: idf.npy, projection.npz, index.faiss."""
+    """Index texts into `folder / "dense"`: idf.npy, projection.npz, index.faiss."""
     target = folder / FOLDER
     target.mkdir(parents=True)
     hashing, batches = _hashing(ngrams), []
@@ -98,8 +98,12 @@ class Dense:
         self._encoder = Encoder(ngrams, idf, sparse.load_npz(source / "projection.npz"))
         self._index = faiss.read_index(str(source / "index.faiss"), faiss.IO_FLAG_MMAP_IFC)
 
-    def search(self, query: str, topk: int) -> list[tuple[int, float]]:
-        """Rows and cosines of the best passages above 0; none for an empty query.
+    def search(self, queries: Sequence[str], topk: int) -> list[list[tuple[int, float]]]:
+        """Rows and cosines of the best passages above 0 of each query; none for an empty one."""
+        return [self._search(query, topk) for query in queries]
+
+    def _search(self, query: str, topk: int) -> list[tuple[int, float]]:
+        """One query.
 
         One query at a time: faiss multiplies larger batches in another order, and near ties would change places.
         """

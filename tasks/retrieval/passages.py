@@ -17,17 +17,12 @@ FILE = "passages.arrow"
 
 @dataclass(frozen=True)
 class Passage:
-    """A passage of the corpus; `text` may be cut to what an observation shows."""
+    """A passage, whole."""
 
     id: str
     title: str
     text: str
     url: str | None = None
-
-    def cut(self, words: int) -> Passage:
-        """The passage with at most `words` words of text; a text that is short enough stays as it is."""
-        found = self.text.split()
-        return self if len(found) <= words else Passage(self.id, self.title, " ".join(found[:words]), self.url)
 
 
 def read_corpus(corpus: Path) -> pa.Table:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from tasks.retrieval.passages import Passages
 from tasks.retrieval.retriever import Retriever
 
 KS = (3, 10)
@@ -39,6 +40,17 @@ def gold_questions(rows: Iterable[dict[str, Any]]) -> tuple[list[GoldQuestion], 
     return found, without
 
 
+def require_gold(passages: Passages, questions: Iterable[GoldQuestion]) -> None:
+    """Make sure that the index holds what the questions name.
+
+    Raises:
+        InputError: a gold passage is not in the index.
+    """
+    for question in questions:
+        for key in sorted(question.gold):
+            passages.by_id(key)
+
+
 def measure(retriever: Retriever, questions: Sequence[GoldQuestion]) -> dict[str, dict[str, dict[str, float]]]:
     """Mean recall@k and the share of questions with all gold passages among the first k.
 
@@ -46,11 +58,8 @@ def measure(retriever: Retriever, questions: Sequence[GoldQuestion]) -> dict[str
         `{"recall": {SOURCE: {"3": x, "10": y}}, "all_support": {SOURCE: {"3": x, "10": y}}}`, in [0, 1].
 
     Raises:
-        InputError: a gold passage is not in the index.
+        UnavailableError: the retriever cannot answer.
     """
-    for question in questions:
-        for key in sorted(question.gold):
-            retriever.passage(key)
     recalls: dict[str, list[list[float]]] = defaultdict(list)
     hits = retriever.search([question.question for question in questions], max(KS))
     for question, found in zip(questions, hits, strict=True):

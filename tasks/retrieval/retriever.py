@@ -1,4 +1,4 @@
-"""The one interface behind which the indexes lie."""
+"""The one interface behind which the indexes and the remote back ends lie."""
 
 from __future__ import annotations
 
@@ -15,57 +15,65 @@ from tasks.retrieval.passages import Passage, Passages
 
 @dataclass(frozen=True)
 class Hit:
-    """A passage that was found, as it is shown, and its score: BM25's, or a cosine."""
+    """A passage that was found, and its score: BM25's, a cosine, or a sum of reciprocal ranks."""
 
     passage: Passage
     score: float
 
 
-class Engine(Interface):
-    """What ranks the rows of the corpus for a query."""
+class Retriever(Interface):
+    """Finds passages; many threads may search at a time."""
 
-    def search(self, query: str, topk: int) -> list[tuple[int, float]]:
-        """Rows and scores, best first; none where nothing matches."""
+    def search(self, queries: Sequence[str], topk: int) -> list[list[Hit]]:
+        """The best passages of each query, whole, best first; none where nothing matches.
+
+        Raises:
+            UnavailableError: whoever searches cannot answer now.
+        """
+        ...
+
+    def session(self) -> Retriever:
+        """A view for one episode: where calls are counted by question, it counts its own."""
         ...
 
 
-class Retriever:
-    """Searches an index."""
+class Engine(Interface):
+    """What ranks the rows of the corpus; many threads may search at a time."""
 
-    def __init__(self, engine: Engine, passages: Passages, passage_words: int) -> None:
-        self._engine, self._passages, self._words = engine, passages, passage_words
+    def search(self, queries: Sequence[str], topk: int) -> list[list[tuple[int, float]]]:
+        """Rows and scores of each query, best first; none where nothing matches."""
+        ...
+
+
+class LocalRetriever:
+    """Searches an index folder in this process; see `Retriever`."""
+
+    def __init__(self, engine: Engine, passages: Passages) -> None:
+        self._engine, self._passages = engine, passages
 
     def search(self, queries: Sequence[str], topk: int) -> list[list[Hit]]:
-        """The best passages of each query, best first, cut to `passage_words` words; none where nothing matches."""
         return [
-            [Hit(self._passages.at(row).cut(self._words), score) for row, score in self._engine.search(query, topk)]
-            for query in queries
+            [Hit(self._passages.at(row), score) for row, score in found] for found in self._engine.search(queries, topk)
         ]
 
-    def passage(self, key: str) -> Passage:
-        """The passage with an id, whole.
-
-        Raises:
-            InputError: there is none.
-        """
-        return self._passages.by_id(key)
-
-    def __len__(self) -> int:
-        return len(self._passages)
+    def session(self) -> LocalRetriever:
+        return self
 
 
-def load(index: Path, retrieval: Any) -> Retriever:
-    """Open an index folder.
+def open_retriever(index: Path | None, retrieval: Any) -> Retriever:
+    """Open what the section `retrieval` names: the index in this process, a server, or a remote back end.
 
     Args:
-        index: the folder that `build.build` wrote.
-        retrieval: the parameters' section `retrieval`: `retriever` and `passage_words` are used.
+        index: the folder that `build.build` wrote; None where there is none.
+        retrieval: the section of that name; where `server` says `start`, an address has been put in.
 
     Raises:
-        InputError: the folder is no whole index.
+        InputError: there is no such index, it is not whole or of another corpus, or the server is not ready.
     """
+    if index is None:
+        raise InputError("there is no index to search", where="retrieval.retriever", mend="name ingest.corpus")
     manifest = build.read_manifest(index)
-    return Retriever(_engine(index, retrieval.retriever, manifest), Passages(index), retrieval.passage_words)
+    return LocalRetriever(_engine(index, retrieval.retriever, manifest), Passages(index))
 
 
 def _engine(index: Path, name: str, manifest: dict[str, Any]) -> Engine:
@@ -74,8 +82,8 @@ def _engine(index: Path, name: str, manifest: dict[str, Any]) -> Engine:
         from tasks.retrieval.bm25 import Bm25
 
         return Bm25(index)
-    if name == "faiss":
+    if name == "dense":
         from tasks.retrieval.dense import Dense
 
-        return Dense(index, manifest["faiss"]["ngrams"])
-    raise InputError(f"no retriever {name!r}", where="retrieval.retriever", mend="retrievers are: bm25, faiss")
+        return Dense(index, manifest["dense"]["ngrams"])
+    raise InputError(f"no retriever {name!r}", where="retrieval.retriever", mend="retrievers are: bm25, dense")

@@ -19,6 +19,7 @@ from tasks.agent.setup import open_setup
 from tasks.agent.toolbox.serving import serving
 from tasks.errors import InputError
 from tasks.files import write_text_aside
+from tasks.params import Playing
 from tasks.training.sanity import SanityCheck
 from tasks.training.sanity_report import report
 
@@ -90,15 +91,8 @@ def check_engine(
     tokens = params.episode.max_prompt_tokens + params.episode.max_response_tokens
     tokenizer = open_tokenizer(model, tokens)
     rows = pd.read_parquet(validation).head(episodes).to_dict("records")
-    with serving(params.tools, episode=params.episode, retrieval=params.retrieval, index=index, say=say) as tools:
-        setup = open_setup(
-            environment=params.environment,
-            episode=params.episode,
-            tools=tools,
-            retrieval=params.retrieval,
-            index=index,
-            tokenizer=tokenizer,
-        )
+    with serving(Playing.of(params), index=index, say=say) as playing:
+        setup = open_setup(playing, index=index, tokenizer=tokenizer)
         longest = max(len(setup.chat.prompt_ids(row["prompt"])) for row in rows)
         if longest > params.episode.max_prompt_tokens:
             raise InputError(

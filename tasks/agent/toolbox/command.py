@@ -5,17 +5,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import errno
 import logging
-import os
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import uvicorn
 
@@ -26,8 +23,7 @@ from tasks.agent.toolbox.server import create_app
 from tasks.agent.toolbox.spec import Settings, Spec
 from tasks.agent.toolbox.workers import ProcessWorker, ThreadWorker, Worker
 from tasks.errors import InputError, exit_on_input_error
-
-_PORT_REFUSED = (errno.EADDRINUSE, errno.EACCES)
+from tasks.servers import address_of, end_with_input, listen, take_output
 
 
 def _settings(given: argparse.Namespace) -> Settings:
@@ -40,7 +36,7 @@ def _settings(given: argparse.Namespace) -> Settings:
     for section, keys in said.items():
         content[section] |= {key: value for key, value in keys.items() if value is not None}
     params = parameters.typed(content, where="parameters")  # tools are known once the workers have imported them
-    return Settings.of(params.tools, params.episode, params.retrieval, given.index, given.modules)
+    return Settings.of(parameters.Playing.of(params), given.index, given.modules)
 
 
 async def _serve(settings: Settings, pool: Pool, listening: socket.socket, announce: Callable[[str], None]) -> None:
@@ -63,8 +59,7 @@ async def _serve(settings: Settings, pool: Pool, listening: socket.socket, annou
         await asyncio.wait([opening, serving], return_when=asyncio.FIRST_COMPLETED)
         if opening.done():
             await opening
-            host, port = listening.getsockname()[:2]
-            announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+            announce(address_of(listening))
         await serving
     finally:
         end()
@@ -79,40 +74,6 @@ def _worker(kind: str) -> Callable[[Spec], Worker]:
 
         return RayWorker
     return ThreadWorker if kind == "thread" else ProcessWorker
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    if not 0 <= port < 1 << 16:
-        raise InputError(f"must be 0 to 65535, not {port}", where="--port")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listening = socket.create_server((host, port), family=family, backlog=2048)
-    except (OSError, UnicodeError) as error:  # a name of the wrong form is not even looked up
-        where = "--port" if isinstance(error, OSError) and error.errno in _PORT_REFUSED else "--host"
-        why = (getattr(error, "strerror", None) or str(error)).partition(" (while")[0]
-        raise InputError(f"cannot listen at {host}, port {port}: {why}", where=where) from error
-    # asyncio sets this for sockets it makes itself; without it each reply waits 40 ms for an acknowledgement.
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listening
-
-
-def _end_with_input() -> None:
-    """End this process when whoever holds the other end of its standard input has ended, however that came."""
-
-    def watch() -> None:
-        while os.read(0, 1):
-            pass
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=watch, daemon=True, name="parent").start()
-
-
-def _take_output() -> TextIO:
-    """The standard output, for the server's own line alone: what tools print, from now on, goes where logs go."""
-    own = os.fdopen(os.dup(1), "w")
-    sys.stdout.flush()
-    os.dup2(2, 1)
-    return own
 
 
 def run(arguments: Sequence[str] | None = None) -> None:
@@ -131,15 +92,15 @@ def run(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--stage", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
-    output = _take_output()
+    output = take_output()
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
     with exit_on_input_error("tool_server"), contextlib.ExitStack() as stack:
         if given.stage:
             settings = Settings.load(sys.stdin.readline())
-            _end_with_input()
+            end_with_input()
         else:
             settings = _settings(given)
-        listening = stack.enter_context(_listen(given.host, given.port))
+        listening = stack.enter_context(listen(given.host, given.port))
         if settings.worker == "ray":
             from tasks.agent.ray_tools import cluster
 

@@ -14,8 +14,7 @@ from tasks.agent.toolbox.base import Context
 from tasks.agent.toolbox.bounded import THREAD
 from tasks.agent.toolbox.running import Limits, Toolbox, build
 from tasks.errors import InputError, import_file
-from tasks.params import Episode, Retrieval
-from tasks.params import Tools as ToolsSection
+from tasks.params import Playing, Retrieval
 
 
 class WorkerLostError(RuntimeError):
@@ -87,20 +86,14 @@ class Settings:
         return cls(**{**content, "spec": Spec.load(content["spec"])})
 
     @classmethod
-    def of(
-        cls,
-        tools: ToolsSection,
-        episode: Episode,
-        retrieval: Retrieval,
-        index: Path | None,
-        modules: Sequence[str] = (),
-    ) -> Settings:
-        """What the sections of those names ask for."""
+    def of(cls, playing: Playing, index: Path | None, modules: Sequence[str] = ()) -> Settings:
+        """What the sections that episodes are played by ask for."""
+        tools, episode = playing.tools, playing.episode
         spec = Spec(
             names=tuple(tools.names),
             limits=Limits(seconds=episode.tool_seconds, parallel=episode.max_parallel_calls),
             index=None if index is None else str(index.absolute()),
-            retrieval=retrieval.model_dump(mode="json"),
+            retrieval=playing.retrieval.model_dump(mode="json"),
             modules=tuple(modules),
         )
         return cls(spec, episode.protocol, tools.worker, tools.workers)

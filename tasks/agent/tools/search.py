@@ -25,11 +25,11 @@ class Search(Tool):
     Arguments = Query
 
     def __init__(self, context: Context) -> None:
-        from tasks.retrieval import load
+        from tasks.retrieval import open_retriever
 
         if context.index is None:
             raise InputError("the tool search needs an index", where="tools.names", mend="leave it out")
-        self._retriever, self._topk = load(context.index, context.retrieval), context.retrieval.topk
+        self._retriever, self._topk = open_retriever(context.index, context.retrieval), context.retrieval.topk
 
     @classmethod
     def usage(cls) -> str:
