@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -68,6 +69,13 @@ class Passages:
     def at(self, row: int) -> Passage:
         """The passage of a row, whole."""
         return Passage(*(column[row].as_py() for column in self._columns))
+
+    def many(self, rows: Sequence[int]) -> list[Passage]:
+        """The passages of rows, whole; a batch costs a fraction of as many calls."""
+        at = pa.array(rows, type=pa.int64())
+        return [
+            Passage(*values) for values in zip(*(column.take(at).to_pylist() for column in self._columns), strict=True)
+        ]
 
     def by_id(self, key: str) -> Passage:
         """The passage with an id, whole.

@@ -9,7 +9,8 @@ from typing import Any
 from typing import Protocol as Interface
 
 from tasks.errors import InputError
-from tasks.retrieval import build
+from tasks.params import searching
+from tasks.retrieval import manifest
 from tasks.retrieval.passages import Passage, Passages
 
 
@@ -60,30 +61,47 @@ class LocalRetriever:
         return self
 
 
-def open_retriever(index: Path | None, retrieval: Any) -> Retriever:
+def open_retriever(index: Path | None, retrieval: Any, corpus_sha256: str | None = None) -> Retriever:
     """Open what the section `retrieval` names: the index in this process, a server, or a remote back end.
 
     Args:
         index: the folder that `build.build` wrote; None where there is none.
         retrieval: the section of that name; where `server` says `start`, an address has been put in.
+        corpus_sha256: the corpus that is meant; an index of another one is refused. None: whichever it is of.
 
     Raises:
-        InputError: there is no such index, it is not whole or of another corpus, or the server is not ready.
+        InputError: there is no such index, it is not whole or of another corpus, the retriever's part was not built,
+            or the server is not ready.
     """
+    # Each one is imported only where it is used: scikit-learn alone takes seconds in every worker.
+    if retrieval.server is not None:
+        from tasks.retrieval.client import open_client
+
+        return open_client(retrieval.server, retrieval, corpus_sha256)
+    if retrieval.retriever == "wikipedia":
+        from tasks.retrieval.wikipedia import open_wikipedia
+
+        return open_wikipedia(retrieval)
     if index is None:
         raise InputError("there is no index to search", where="retrieval.retriever", mend="name ingest.corpus")
-    manifest = build.read_manifest(index)
-    return LocalRetriever(_engine(index, retrieval.retriever, manifest), Passages(index))
+    found = manifest.read(index)
+    manifest.require(found, index, retrieval.retriever, corpus_sha256)
+    if retrieval.retriever == "qdrant":
+        from tasks.retrieval.qdrant import open_qdrant
+
+        return open_qdrant(index, retrieval, found)
+    return LocalRetriever(_engine(index, retrieval.retriever, found), Passages(index))
 
 
-def _engine(index: Path, name: str, manifest: dict[str, Any]) -> Engine:
-    # Each engine is imported only where it is used: scikit-learn alone takes seconds in every worker.
+def _engine(index: Path, name: searching.Name, found: dict[str, Any]) -> Engine:
     if name == "bm25":
         from tasks.retrieval.bm25 import Bm25
 
-        return Bm25(index)
+        return Bm25(index, found["parts"]["bm25"]["stemmer"])
     if name == "dense":
-        from tasks.retrieval.dense import Dense
+        from tasks.retrieval.dense import open_dense
 
-        return Dense(index, manifest["dense"]["ngrams"])
-    raise InputError(f"no retriever {name!r}", where="retrieval.retriever", mend="retrievers are: bm25, dense")
+        return open_dense(index, found)
+    from tasks.retrieval.hybrid import Hybrid
+
+    return Hybrid(_engine(index, "bm25", found), _engine(index, "dense", found))

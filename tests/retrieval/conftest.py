@@ -1,9 +1,11 @@
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
-from tasks.params import Index, Retrieval
+from tasks.params import Index, Retrieval, overlay
 from tasks.retrieval.build import build
 
 CORPUS = [
@@ -12,21 +14,32 @@ CORPUS = [
     ("p2", "Italy", "Italy is a country.", None),
     ("p3", "Long", " ".join(f"word{n}" for n in range(50)), None),
 ]
+DEFAULTS = yaml.safe_load((Path(__file__).parents[2] / "params" / "defaults.yaml").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="session")
-def index_params() -> Index:
-    return Index.model_validate(
-        {"bm25": {"k1": 1.2, "b": 0.75}, "faiss": {"dimensions": 64, "ngrams": [3, 5]}, "recall_questions": 10}
-    )
+def index_section() -> Callable[..., Index]:
+    """The section `index` with the defaults of the product, overlaid by what a test names."""
+
+    def section(**top: Any) -> Index:
+        return Index.model_validate(overlay(DEFAULTS["index"], top))
+
+    return section
 
 
 @pytest.fixture(scope="session")
 def retrieval() -> Callable[..., Retrieval]:
-    def section(retriever: str = "bm25", words: int = 100) -> Retrieval:
-        return Retrieval.model_validate({"retriever": retriever, "topk": 3, "passage_words": words})
+    """The section `retrieval` with the defaults of the product, overlaid by what a test names."""
+
+    def section(retriever: str = "bm25", **top: Any) -> Retrieval:
+        return Retrieval.model_validate(overlay(DEFAULTS["retrieval"], {"retriever": retriever, **top}))
 
     return section
+
+
+@pytest.fixture(scope="session")
+def index_params(index_section) -> Index:
+    return index_section(dense={"dimensions": 64})
 
 
 @pytest.fixture(scope="session")

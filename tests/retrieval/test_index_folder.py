@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks.errors import InputError
-from tasks.params import Index, Retrieval
-from tasks.retrieval import Passage, load
+from tasks.params import Index
+from tasks.retrieval import Passage, open_retriever
 from tasks.retrieval.build import build
 from tasks.retrieval.passages import Passages, read_corpus, write
 
@@ -26,43 +26,43 @@ def refuse(corpus: Path, params: Index) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("retriever", ["bm25", "faiss"])
+@pytest.mark.parametrize("retriever", ["bm25", "dense"])
 def test_titles_find_their_passages(index: Path, retrieval, retriever: str) -> None:
-    found = load(index, retrieval(retriever)).search(["Rome", "Zurich", "ITALY"], 1)
+    found = open_retriever(index, retrieval(retriever)).search(["Rome", "Zurich", "ITALY"], 1)
     assert [[hit.passage.id for hit in hits] for hits in found] == [["p0"], ["p1"], ["p2"]]
 
 
-@pytest.mark.parametrize("retriever", ["bm25", "faiss"])
+@pytest.mark.parametrize("retriever", ["bm25", "dense"])
 def test_hits_are_ranked_and_empty_queries_find_nothing(index: Path, retrieval, retriever: str) -> None:
-    hits, none = load(index, retrieval(retriever)).search(["capital of Italy", ""], 10)
+    hits, none = open_retriever(index, retrieval(retriever)).search(["capital of Italy", ""], 10)
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
     assert hits[0].passage.id == "p0" and len(hits) >= 2
     assert none == []
 
 
 def test_dense_scores_are_cosines(index: Path, retrieval) -> None:
-    retriever = load(index, retrieval("faiss"))
+    retriever = open_retriever(index, retrieval("dense"))
     hit = retriever.search(["Italy\nItaly is a country."], 1)[0][0]
     assert hit.passage.id == "p2" and hit.score == pytest.approx(1.0, abs=1e-5)
 
 
 def test_a_search_alone_equals_the_same_search_among_many(index: Path, retrieval) -> None:
-    retriever = load(index, retrieval("faiss"))
+    retriever = open_retriever(index, retrieval("dense"))
     queries = [f"{word} city {n}" for n in range(30) for word in ("Rome", "large")]
     assert retriever.search(queries, 3) == [retriever.search([query], 3)[0] for query in queries]
 
 
-def test_passages_are_cut_when_shown_and_whole_by_id(index: Path, retrieval) -> None:
-    retriever = load(index, retrieval(words=2))
-    assert retriever.search(["word7"], 1)[0][0].passage.text == "word0 word1"
-    assert len(retriever.passage("p3").text.split()) == 50
-    assert retriever.passage("p0") == Passage("p0", "Rome", "Rome is the capital of Italy.", "https://example.org/rome")
-    assert Passage("x", "t", "kept  as\nit is").cut(4).text == "kept  as\nit is"
+def test_passages_come_back_whole(index: Path, retrieval) -> None:
+    assert len(open_retriever(index, retrieval()).search(["word7"], 1)[0][0].passage.text.split()) == 50
+    passages = Passages(index)
+    assert passages.by_id("p0") == Passage("p0", "Rome", "Rome is the capital of Italy.", "https://example.org/rome")
+    assert [passage.id for passage in passages.many([3, 0, 3])] == ["p3", "p0", "p3"]
+    assert passages.many([1])[0].url is None and passages.many([]) == []
 
 
-def test_an_unknown_id_is_refused(index: Path, retrieval) -> None:
+def test_an_unknown_id_is_refused(index: Path) -> None:
     with pytest.raises(InputError, match="no passage with id 'p9'"):
-        load(index, retrieval()).passage("p9")
+        Passages(index).by_id("p9")
 
 
 def test_equal_corpora_give_equal_bytes_in_every_process(index: Path, tmp_path: Path, index_params: Index) -> None:
@@ -95,7 +95,7 @@ def test_nothing_is_pickled(index: Path) -> None:
 def test_the_manifest_names_the_corpus(index: Path) -> None:
     manifest = json.loads((index / "manifest.json").read_text())
     assert manifest["corpus_sha256"] == hashlib.sha256((index.parent / "corpus.parquet").read_bytes()).hexdigest()
-    assert manifest["passages"] == 4 and manifest["bm25"] == {"k1": 1.2, "b": 0.75}
+    assert manifest["passages"] == 4 and manifest["parts"]["bm25"] == {"k1": 1.2, "b": 0.75, "stemmer": None}
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", '{"passages": 4}'])
@@ -108,7 +108,7 @@ def test_a_folder_without_a_whole_manifest_is_refused(
     if content is not None:
         manifest.write_text(content)
     with pytest.raises(InputError, match="dvc repro index"):
-        load(tmp_path / "copy", retrieval())
+        open_retriever(tmp_path / "copy", retrieval())
 
 
 def test_wrong_corpora_are_refused(tmp_path: Path, index_params: Index, write_corpus) -> None:
@@ -122,11 +122,6 @@ def test_wrong_corpora_are_refused(tmp_path: Path, index_params: Index, write_co
     folder.mkdir()
     pq.write_table(pa.table({"id": ["a"], "title": ["t"]}), folder / "corpus.parquet")
     assert "no column 'text'" in refuse(folder / "corpus.parquet", index_params)
-
-
-def test_an_unknown_retriever_is_refused(index: Path) -> None:
-    with pytest.raises(InputError, match="retrievers are"):
-        load(index, Retrieval.model_construct(retriever="other", topk=3, passage_words=9))
 
 
 def test_fifty_thousand_passages_open_at_once(tmp_path: Path, write_corpus) -> None:

@@ -1,0 +1,96 @@
+"""What an index folder says of itself: manifest.json for the whole, part.json in the folder of each part.
+
+The manifest is written last: a folder without one is no finished index.
+
+    {"corpus_sha256": ..., "passages": N, "parts": {PART: {its parameters}}, "versions": {PACKAGE: ...}}
+
+Parts are bm25, dense, qdrant, and encoder: what makes the vectors of the last two.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tasks.errors import InputError
+from tasks.files import write_json
+from tasks.params import searching
+
+FILE = "manifest.json"
+PART = "part.json"
+_KEYS = {"corpus_sha256": str, "passages": int, "parts": dict, "versions": dict}
+_MEND = "build it with `dvc repro index`"
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """The manifest of an index folder.
+
+    Raises:
+        InputError: it is missing or not whole, so the folder is no finished index.
+    """
+    found = _read(folder / FILE)
+    for key, kind in _KEYS.items():
+        if not isinstance(found.get(key), kind):
+            raise InputError(f"the manifest lacks {key!r}", where=str(folder / FILE), mend=_MEND)
+    return found
+
+
+def require(manifest: dict[str, Any], folder: Path, retriever: searching.Name, corpus_sha256: str | None) -> None:
+    """Make sure that an index can serve a retriever.
+
+    Args:
+        manifest: of the index.
+        folder: of the index.
+        retriever: what is to search.
+        corpus_sha256: the corpus that is meant; None: whichever the index was built of.
+
+    Raises:
+        InputError: the index is of another corpus, the retriever needs a part that was not built, or a part is of
+            another corpus than the manifest says.
+    """
+    built = manifest["corpus_sha256"]
+    if corpus_sha256 is not None and corpus_sha256 != built:
+        raise InputError(
+            f"the index is of corpus {built[:12]}, and corpus {corpus_sha256[:12]} is meant",
+            where=str(folder),
+            mend=_MEND,
+        )
+    for part in sorted(searching.NEEDS[retriever]):
+        if part not in manifest["parts"]:
+            have = ", ".join(sorted(set(manifest["parts"]) - {"encoder"}))
+            mend = f"add {part} to index.build and build again, or choose another retriever"
+            raise InputError(
+                f"retriever {retriever!r} needs {part}, and the index holds {have}", where=str(folder), mend=mend
+            )
+        if part != "qdrant":  # a cluster's collection keeps its own
+            require_part(folder / part, built)
+
+
+def require_part(folder: Path, corpus_sha256: str) -> None:
+    """Make sure that a part is of a corpus.
+
+    Raises:
+        InputError: it is of another one, or not whole.
+    """
+    found = _read(folder / PART).get("corpus_sha256")
+    if found != corpus_sha256:
+        what = f"this part is of corpus {str(found)[:12]}, and the index of corpus {corpus_sha256[:12]}"
+        raise InputError(what, where=str(folder), mend=_MEND)
+
+
+def write_part(folder: Path, corpus_sha256: str, parameters: dict[str, Any]) -> None:
+    """Write what a part says of itself."""
+    write_json(folder / PART, {"corpus_sha256": corpus_sha256, "parameters": parameters})
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError("no index here", where=str(path), mend=_MEND) from None
+    except ValueError as error:
+        raise InputError(f"not JSON: {error}", where=str(path), mend=_MEND) from None
+    if not isinstance(found, dict):
+        raise InputError("not an object", where=str(path), mend=_MEND)
+    return found
