@@ -1,0 +1,66 @@
+"""What a retrieval server of Search-R1's form answers, read with care: it may be anybody's.
+
+Source of the form: Search-R1's `retrieval_server.py`. Documents are `{"id", "contents"}`, contents are `"title"` and,
+from the next line on, the text; ids are missing in some servers, scores in others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import Any
+
+import orjson
+
+from tasks.retrieval.passages import Passage
+from tasks.retrieval.retriever import Hit
+
+
+def read_reply(content: bytes, queries: int, topk: int) -> list[list[Hit]]:
+    """The hits of each query, `topk` at most.
+
+    Args:
+        content: the body of a reply of `/retrieve`.
+        queries: how many were asked.
+        topk: how many passages were asked for.
+
+    Raises:
+        ValueError: it is anything else than one list of documents a query.
+    """
+    try:
+        answer = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise ValueError(f"no JSON: {error}") from None
+    found = answer.get("result") if isinstance(answer, dict) else None
+    if not isinstance(found, list) or not all(isinstance(one, list) for one in found):
+        raise ValueError("no list of results a query")
+    if len(found) != queries:
+        raise ValueError(f"{len(found)} lists of results for {queries} queries")
+    return [[_hit(one) for one in documents[:topk]] for documents in found]
+
+
+def _hit(one: Any) -> Hit:
+    document, score = one, 0.0
+    if isinstance(one, dict) and "document" in one:
+        document, score = one["document"], one.get("score", 0.0)
+    if not isinstance(document, dict) or not isinstance(document.get("contents"), str):
+        raise ValueError("a document without contents")
+    if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
+        raise ValueError("a score that is no number")
+    return Hit(_passage(document), float(score))
+
+
+def _passage(document: dict[str, Any]) -> Passage:
+    contents, key, url = document["contents"], document.get("id"), document.get("url")
+    if key is None:
+        # The same passage has the same id in every answer: citations and repeats go by it.
+        key = hashlib.sha256(contents.encode()).hexdigest()[:16]
+    if isinstance(key, bool) or not isinstance(key, str | int):
+        raise ValueError("an id that is neither text nor a number")
+    title = document.get("title")
+    if isinstance(title, str) and contents.startswith(f'"{title}"\n'):
+        text = contents[len(title) + 3 :]
+    else:
+        first, line_break, rest = contents.partition("\n")
+        title, text = (first.strip().strip('"'), rest) if line_break else ("", contents)
+    return Passage(str(key), title, text, url if isinstance(url, str) else None)
