@@ -95,6 +95,22 @@ def write_corpus() -> Callable[[Path, list[tuple]], Path]:
     return write
 
 
+@pytest.fixture(scope="session")
+def build_index(write_corpus: Callable[[Path, list[tuple]], Path]) -> Callable[[Path, list[tuple]], Path]:
+    """Builds a BM25 index of passages (id, title, text, url) into a folder; returns the folder."""
+    from tasks.retrieval.build import build
+
+    content = yaml.safe_load((ROOT / "params" / "defaults.yaml").read_text(encoding="utf-8"))["index"]
+    section = params.Index.model_validate({**content, "build": ["bm25"]})
+
+    def make(folder: Path, rows: list[tuple]) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        build(write_corpus(folder.with_name(f"{folder.name}-corpus.parquet"), rows), folder, section, lambda line: None)
+        return folder
+
+    return make
+
+
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty workspace as the current folder: parameters, no data, an MLflow of its own."""

@@ -47,7 +47,8 @@ MODULES = {
 BY_NAME = ("tasks.agent.environments", "tasks.agent.interactions", "tasks.agent.tools")
 # What every stage stands on: a change here does not make the results of all stages stale.
 SHARED = {
-    f"tasks.{name}" for name in ("contract", "errors", "files", "params", "processes", "quiet", "sections", "tracking")
+    f"tasks.{name}"
+    for name in ("contract", "errors", "files", "params", "params.searching", "processes", "quiet", "sections", "servers", "tracking")
 }
 # These never play an episode: what an environment or a tool imports to play is not called.
 NEVER_PLAY = {"params", "ingest", "policy", "validate", "index"}

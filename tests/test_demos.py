@@ -11,7 +11,6 @@ from tasks.agent.protocols import SearchR1
 from tasks.agent.toolbox import Tool
 from tasks.agent.toolbox.base import _tools
 from tasks.errors import InputError
-from tasks.retrieval.build import build
 from tasks.training.tokenizer import train_tokenizer
 
 PEOPLE = 20
@@ -19,15 +18,10 @@ PASSAGES = [(f"p{n}", f"Person{n}", f"Person{n} was born in Town{n}.", None) for
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, write_corpus) -> Path:
+def shared(tmp_path_factory: pytest.TempPathFactory, build_index) -> Path:
     """An index and a tokenizer, built once."""
-    from tasks.params import Index
-
     folder = tmp_path_factory.mktemp("shared")
-    settings = {"bm25": {"k1": 1.2, "b": 0.75}, "faiss": {"dimensions": 32, "ngrams": [3, 3]}, "recall_questions": 1}
-    (folder / "index").mkdir()
-    corpus = write_corpus(folder / "corpus.parquet", PASSAGES)
-    build(corpus, folder / "index", Index.model_validate(settings), lambda line: None)
+    build_index(folder / "index", PASSAGES)
     texts = [f"{title} {text}" for _, title, text, _ in PASSAGES]
     train_tokenizer(texts, 400, SearchR1().tokens).save_pretrained(folder / "policy" / "model")
     return folder

@@ -14,8 +14,6 @@ from tasks.agent.trajectory import Segment, Trajectory
 from tasks.contract import Stage
 from tasks.errors import InputError
 from tasks.evaluation import vllm_engine
-from tasks.params import Index
-from tasks.retrieval.build import build
 
 
 class Engine:
@@ -36,16 +34,12 @@ class Engine:
 
 
 @pytest.fixture
-def stage(make_stage, make_model: Callable[..., Path], write_corpus, question_row, monkeypatch) -> Any:
+def stage(make_stage, make_model: Callable[..., Path], build_index, question_row, monkeypatch) -> Any:
     made = make_stage("sft", sft={"max_steps": 0, "check_questions": 8})
     Path("dvc.yaml").write_text("stages: {sft: {deps: []}}")
     Path("data/policy").mkdir()
     Path("data/policy/model").symlink_to(make_model())
-    index = Index.model_validate(
-        {"bm25": {"k1": 1.2, "b": 0.75}, "faiss": {"dimensions": 32, "ngrams": [3, 3]}, "recall_questions": 1}
-    )
-    Path("data/index").mkdir()
-    build(write_corpus(Path("corpus.parquet"), [("p", "T", "T is.", None)]), Path("data/index"), index, print)
+    build_index(Path("data/index"), [("p", "T", "T is.", None)])
     # In blocks of one kind, as they come unshuffled; no demonstrations, as of an environment that searches nothing.
     rows = [question_row(f"Q{n}?", ["a"], ["T"], ["p"], id=f"{'ab'[n >= 20]}{n}") for n in range(40)]
     for row in rows:

@@ -18,6 +18,7 @@ from tasks.agent.rewards import RewardParams
 from tasks.agent.toolbox.base import RESERVED, tool_classes
 from tasks.agent.trajectory import StopReason
 from tasks.errors import InputError
+from tasks.params import searching
 from tasks.params.models import Episode, Params, Tools
 
 _PLACEHOLDERS = ("question", "tools", "example")
@@ -36,10 +37,16 @@ def check_playing(params: Params, environment: BaseModel, where: str | None) -> 
     """
     episode, tools = params.episode, params.tools
     _check_protocol(episode, where)
+    for key, server in (("tools.server", tools.server), ("retrieval.server", params.retrieval.server)):
+        _check_address(key, server, where)
     _check_tools(tools, episode, where)
     if episode.interaction is not None:
         interactions.find(episode.interaction, where)
-    faults = [*_prompt(episode, tools), *_budgets(params)]
+    faults = [
+        *_prompt(episode, tools),
+        *_budgets(params),
+        *searching.faults(params.retrieval, params.index, episode.tool_seconds),
+    ]
     reward = getattr(environment, "reward", None)
     if isinstance(reward, RewardParams):
         faults += _reward(reward, episode, tools)
@@ -66,15 +73,18 @@ def _check_tools(tools: Tools, episode: Episode, where: str | None) -> None:
             )
         if tools.names.count(name) > 1:
             raise InputError(f"tools.names: {name!r} is named twice", where=where)
-    if tools.server not in (None, "start") and not _is_address(tools.server):
-        raise InputError(
-            f"tools.server: {tools.server!r} is no address",
-            where=where,
-            mend="name one such as http://127.0.0.1:5500, start, or null",
-        )
     told = "{tools}" in _words(episode) or protocols.create(episode.protocol, tools.names).calls_tools_by_schema
     if tools.server in (None, "start") or told:
         tool_classes(tools.names, where)
+
+
+def _check_address(key: str, server: str | None, where: str | None) -> None:
+    if server not in (None, "start") and not _is_address(server):
+        raise InputError(
+            f"{key}: {server!r} is no address",
+            where=where,
+            mend="name one such as http://127.0.0.1:5500, start, or null",
+        )
 
 
 def _is_address(text: str) -> bool:

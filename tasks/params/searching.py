@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tasks.sections import Float, Positive, Section
 
@@ -48,6 +49,14 @@ class Dense(Section):
     ivf: Ivf
     hnsw: Hnsw
 
+    @model_validator(mode="after")
+    def _fits(self) -> Dense:
+        if self.ngrams[0] > self.ngrams[1]:
+            raise ValueError(f"ngrams: the shortest comes first, got {self.ngrams}")
+        if self.ivf.probes > self.ivf.lists:
+            raise ValueError(f"ivf.probes: more than ivf.lists, {self.ivf.lists}")
+        return self
+
 
 class Index(Section):
     build: Annotated[list[Built], Field(min_length=1)]
@@ -66,11 +75,51 @@ class Wikipedia(Section):
     contact: str | None
 
 
+class Hybrid(Section):
+    k: Positive
+    dense_weight: Annotated[float, Field(gt=0, strict=False, allow_inf_nan=False)]
+
+
 class Retrieval(Section):
     retriever: Name
     topk: Positive
     server: str | None
     workers: Positive
     seconds: Annotated[float, Field(gt=0, strict=False, allow_inf_nan=False)]
+    hybrid: Hybrid
     qdrant: Qdrant
     wikipedia: Wikipedia
+
+
+def faults(retrieval: Retrieval, index: Index, tool_seconds: float) -> Iterator[str]:
+    """What the two sections say that cannot be: a line each, with key and mend.
+
+    Args:
+        retrieval: the section of that name.
+        index: the section of that name.
+        tool_seconds: what one call of a tool may take.
+    """
+    missing = sorted(NEEDS[retrieval.retriever] - set(index.build))
+    if missing:
+        yield (
+            f"retrieval.retriever: {retrieval.retriever} needs {' and '.join(missing)}, which index.build does not list"
+        )
+    remote = retrieval.server is not None or retrieval.retriever in ("qdrant", "wikipedia")
+    if remote and retrieval.seconds >= tool_seconds:
+        yield (
+            f"retrieval.seconds: {retrieval.seconds:g} must be less than one call may take, "
+            f"episode.tool_seconds: {tool_seconds:g}"
+        )
+    if retrieval.retriever == "wikipedia":
+        if not retrieval.wikipedia.contact:
+            yield "retrieval.wikipedia.contact: Wikimedia's rules ask for an address that it can write to; name yours"
+        if not retrieval.wikipedia.endpoint.startswith("https://"):
+            yield f"retrieval.wikipedia.endpoint: must start with https://, got {retrieval.wikipedia.endpoint!r}"
+        if retrieval.server is not None:
+            yield (
+                "retrieval.server: with retriever wikipedia it must be null: calls are counted by question, "
+                "and a server knows none"
+            )
+    embedded = retrieval.retriever == "qdrant" and retrieval.qdrant.url is None
+    if embedded and retrieval.server == "start" and retrieval.workers > 1:
+        yield "retrieval.workers: Qdrant in data/index is open to one process; set 1, or retrieval.qdrant.url"

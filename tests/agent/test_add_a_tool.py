@@ -11,9 +11,6 @@ from typing import Any
 
 import pytest
 
-from tasks.params import Index
-from tasks.retrieval.build import build
-
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "add-a-tool.md").read_text(encoding="utf-8")
 
@@ -27,17 +24,14 @@ def block(heading: str, language: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory, tokenizer: Any, write_corpus: Any) -> Path:
+def project(tmp_path_factory: pytest.TempPathFactory, tokenizer: Any, build_index: Any) -> Path:
     """The project with the page's tool in the page's place, and an index to search."""
     folder = tmp_path_factory.mktemp("mine")
     for name in ("tasks", "params"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     (place,) = re.findall(r"^## 1\. Write `(.*)`$", TEXT, re.MULTILINE)
     (folder / place).write_text(block("## 1.", "python"), encoding="utf-8")
-    corpus = write_corpus(folder / "corpus.parquet", [("p1", "Kashi", "Kashi was born in Rove.", None)])
-    (folder / "data" / "index").mkdir(parents=True)
-    settings = {"bm25": {"k1": 1.2, "b": 0.75}, "faiss": {"dimensions": 32, "ngrams": [3, 3]}, "recall_questions": 1}
-    build(corpus, folder / "data" / "index", Index.model_validate(settings), lambda line: None)
+    build_index(folder / "data" / "index", [("p1", "Kashi", "Kashi was born in Rove.", None)])
     tokenizer.save_pretrained(folder / "tokenizer")
     return folder
 
@@ -74,14 +68,15 @@ from transformers import AutoTokenizer
 from tasks import params
 from tasks.agent.episode import Generation, run_episode
 from tasks.agent.setup import open_setup
+from tasks.params import Playing
 
 resolved = params.parse(params.resolve("mine"), where="mine")
 protocol, turns, row = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
 room = {"max_turn_tokens": 200, "max_response_tokens": 2000}
 episode = resolved.episode.model_copy(update={"protocol": protocol, **room})
 tokenizer = AutoTokenizer.from_pretrained("tokenizer")
-setup = open_setup(environment=resolved.environment, episode=episode, tools=resolved.tools,
-                   retrieval=resolved.retrieval, index=Path("data/index"), tokenizer=tokenizer)
+playing = Playing.of(resolved).model_copy(update={"episode": episode})
+setup = open_setup(playing, index=Path("data/index"), tokenizer=tokenizer)
 waiting = [tokenizer.encode(turn, add_special_tokens=False) for turn in turns]
 
 async def generate(prompt_ids, *, max_tokens, stop):

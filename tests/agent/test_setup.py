@@ -6,17 +6,13 @@ import pytest
 
 from tasks.agent.interactions.second_try import Interaction
 from tasks.agent.setup import open_setup
-from tasks.params import Index
-from tasks.retrieval.build import build
+from tasks.params import Playing
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory, write_corpus: Any) -> Any:
-    folder = tmp_path_factory.mktemp("index")
-    corpus = write_corpus(folder / "corpus.parquet", [("p1", "Kashi", "Kashi was born in Rove.", None)])
-    settings = {"bm25": {"k1": 1.2, "b": 0.75}, "faiss": {"dimensions": 32, "ngrams": [3, 3]}, "recall_questions": 1}
-    build(corpus, folder, Index.model_validate(settings), lambda line: None)
-    return folder
+def index(tmp_path_factory: pytest.TempPathFactory, build_index: Any) -> Any:
+    folder = tmp_path_factory.mktemp("index") / "index"
+    return build_index(folder, [("p1", "Kashi", "Kashi was born in Rove.", None)])
 
 
 def test_no_key_is_dead(defaults: Any, tokenizer: Any, index: Any) -> None:
@@ -33,10 +29,7 @@ def test_no_key_is_dead(defaults: Any, tokenizer: Any, index: Any) -> None:
     assert {*changed, *others, *told_elsewhere} == set(type(episode).model_fields)
     assert all(getattr(defaults.episode, name) != value for name, value in {**changed, **others}.items())
     setup = open_setup(
-        environment=defaults.environment,
-        episode=episode,
-        tools=defaults.tools,
-        retrieval=defaults.retrieval,
+        Playing.of(defaults.model_copy(update={"episode": episode})),
         index=index,
         tokenizer=tokenizer,
         deadline_seconds=12.5,

@@ -13,8 +13,6 @@ from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.workers.rollout.replica import TokenOutput
 
 from tasks.agent.verl_loop import ForagerAgentLoop
-from tasks.params import Index
-from tasks.retrieval.build import build
 from tasks.training.rollouts import RolloutLog
 
 TURNS = ("<search> Kashi </search>", "<answer> Rove </answer>")
@@ -32,11 +30,8 @@ class Server:
 
 
 @pytest.fixture
-def play(tmp_path: Path, defaults, tokenizer, question_row, write_corpus):
-    corpus = write_corpus(tmp_path / "corpus.parquet", [("p1", "Kashi", "Kashi was born in Rove.", None)])
-    (tmp_path / "index").mkdir()
-    settings = {"bm25": {"k1": 1.2, "b": 0.75}, "faiss": {"dimensions": 32, "ngrams": [3, 3]}, "recall_questions": 1}
-    build(corpus, tmp_path / "index", Index.model_validate(settings), lambda line: None)
+def play(tmp_path: Path, defaults, tokenizer, question_row, build_index):
+    build_index(tmp_path / "index", [("p1", "Kashi", "Kashi was born in Rove.", None)])
     row = question_row("Where was Kashi born?", ["Rove"], ["Kashi"], ["p1"])
 
     def run(mask_observations: bool = True, *, server=None, **settings):

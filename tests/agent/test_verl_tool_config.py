@@ -44,7 +44,7 @@ def test_the_documented_command_writes_tools_and_what_they_are_opened_from(proje
     (said,) = re.findall(r"^Beside it lies `(\S+)`", page, re.MULTILINE)
     assert settings == folder / said
     content = json.loads(settings.read_text())
-    assert sorted(content) == ["episode", "index", "retrieval", "tools"]
+    assert sorted(content) == ["environment", "episode", "index", "retrieval", "tools"]
     episode = params.Episode.model_validate(content["episode"])
     assert (episode.protocol, episode.tool_seconds) == ("hermes", 3.0)
     assert Path(content["index"]) == folder / "data" / "index"

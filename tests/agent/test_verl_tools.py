@@ -29,8 +29,7 @@ from tasks.agent.toolbox import Context, Tool
 from tasks.agent.trajectory import Trajectory
 from tasks.agent.verl_tool_config import write_tool_config
 from tasks.agent.verl_tools import ForagerTool, _Schema
-from tasks.params import Index
-from tasks.retrieval.build import build
+from tasks.params import Playing
 
 PASSAGES = [
     ("p1", "Kashi", "Kashi was born in Rove, <|im_end|> </tool_response> é 👍🏽.", None),
@@ -62,16 +61,13 @@ class Script:
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory, write_corpus, defaults):
+def settings(tmp_path_factory, build_index, defaults):
     folder = tmp_path_factory.mktemp("verl-tools")
-    (folder / "index").mkdir()
-    index = {"bm25": {"k1": 1.2, "b": 0.75}, "faiss": {"dimensions": 32, "ngrams": [3, 3]}, "recall_questions": 1}
-    corpus = write_corpus(folder / "corpus.parquet", PASSAGES)
-    build(corpus, folder / "index", Index.model_validate(index), lambda line: None)
+    build_index(folder / "index", PASSAGES)
 
     def write(protocol: str) -> Path:
         path = folder / f"{protocol}.json"
-        plain = {name: getattr(defaults, name).model_dump() for name in ("episode", "retrieval", "tools")}
+        plain = {name: getattr(defaults, name).model_dump() for name in Playing.model_fields}
         plain["episode"] |= {
             "protocol": protocol, "max_turns": 5, "max_response_tokens": 4000, "max_turn_tokens": 1000,
             "max_observation_tokens": 2000, "max_parallel_calls": 3, "force_answer": False, "correct_invalid": False,
@@ -119,10 +115,7 @@ def by_verl(settings: Path, tokenizer: Any, row: dict[str, Any], script: Script)
 def by_us(settings: Path, tokenizer: Any, row: dict[str, Any], script: Script, defaults: Any) -> Trajectory:
     content = json.loads(settings.read_text())
     setup = open_setup(
-        environment=defaults.environment,
-        episode=type(defaults.episode).model_validate(content["episode"]),
-        tools=defaults.tools,
-        retrieval=defaults.retrieval,
+        Playing.model_validate({name: content[name] for name in Playing.model_fields}),
         index=Path(content["index"]),
         tokenizer=tokenizer,
     )

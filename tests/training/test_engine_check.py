@@ -12,8 +12,6 @@ import pytest
 from transformers import AutoTokenizer
 
 from tasks.errors import InputError
-from tasks.params import Index
-from tasks.retrieval.build import build
 from tasks.training.engine_check import open_tokenizer
 
 ROOT = Path(__file__).parents[2]
@@ -114,7 +112,7 @@ def _resolve(workspace: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def _write_inputs(workspace: Path, question_row, write_corpus) -> None:
+def _write_inputs(workspace: Path, question_row, build_index) -> None:
     """Three validation questions and an index of one passage; max_response_tokens such that the model's 256 do."""
     profile = workspace / "params" / "tiny.yaml"
     profile.write_text(profile.read_text().replace("max_response_tokens: 256", "max_response_tokens: 192"))
@@ -124,16 +122,13 @@ def _write_inputs(workspace: Path, question_row, write_corpus) -> None:
     for row in rows:
         del row["extra_info"]["tools_kwargs"]
     pd.DataFrame(rows).to_parquet(workspace / "data/ingest/validation.parquet")
-    corpus = write_corpus(workspace / "corpus.parquet", [("p", "Kashi", "Kashi was born in Rove.", None)])
-    settings = {"bm25": {"k1": 1.2, "b": 0.75}, "faiss": {"dimensions": 32, "ngrams": [3, 3]}, "recall_questions": 1}
-    (workspace / "data/index").mkdir()
-    build(corpus, workspace / "data/index", Index.model_validate(settings), lambda line: None)
+    build_index(workspace / "data/index", [("p", "Kashi", "Kashi was born in Rove.", None)])
 
 
 def test_broken_weights_and_long_prompts_end_with_code_2_before_vllm_starts(
-    workspace: Path, model: Path, question_row, write_corpus
+    workspace: Path, model: Path, question_row, build_index
 ) -> None:
-    _write_inputs(workspace, question_row, write_corpus)
+    _write_inputs(workspace, question_row, build_index)
     shutil.copytree(model, workspace / "cut")
     weights = workspace / "cut" / "model.safetensors"
     os.truncate(weights, weights.stat().st_size // 2)
@@ -171,9 +166,9 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 def test_command_agrees_with_itself_and_reports_other_weights(
-    workspace: Path, make_model, question_row, write_corpus
+    workspace: Path, make_model, question_row, build_index
 ) -> None:
-    _write_inputs(workspace, question_row, write_corpus)
+    _write_inputs(workspace, question_row, build_index)
     shutil.copytree(make_model(seed=1), workspace / "data/sft/model")
 
     done = command(workspace, "--check-engine")

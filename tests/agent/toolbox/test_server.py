@@ -25,6 +25,7 @@ from tasks.agent.toolbox import Limits, Result
 from tasks.agent.toolbox import client as toolbox_client
 from tasks.agent.toolbox.client import ToolClient
 from tasks.errors import InputError
+from tasks.params import Playing
 
 LIMITS = Limits(seconds=1.0, characters=2000, parallel=3)
 KINDS = ["process", pytest.param("thread", marks=pytest.mark.slow), pytest.param("ray", marks=pytest.mark.slow)]
@@ -203,14 +204,10 @@ def test_an_episode_goes_on_whatever_its_tools_do(
     turns = [text for text in TURNS if text != "exit" or server.kind != "thread"]
     eventually(client)
     room = {"tool_seconds": 1.0, "max_turns": 9, "max_response_tokens": 6000, "max_turn_tokens": 400}
-    setup = open_setup(
-        environment=defaults.environment,
-        episode=defaults.episode.model_copy(update=room),
-        tools=defaults.tools.model_copy(update={"names": ["misbehave"], "server": server.address}),
-        retrieval=defaults.retrieval,
-        index=None,
-        tokenizer=tokenizer,
-    )
+    episode = defaults.episode.model_copy(update=room)
+    tools = defaults.tools.model_copy(update={"names": ["misbehave"], "server": server.address})
+    playing = Playing.of(defaults.model_copy(update={"episode": episode, "tools": tools}))
+    setup = open_setup(playing, index=None, tokenizer=tokenizer)
     said = [f"<misbehave> {text} </misbehave>" for text in turns] + ["<answer> Kashi </answer>"]
     waiting = [tokenizer.encode(turn, add_special_tokens=False) for turn in said]
 

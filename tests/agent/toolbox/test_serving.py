@@ -21,22 +21,16 @@ from tasks.agent.setup import open_tools
 from tasks.agent.toolbox import serving as module
 from tasks.agent.toolbox.serving import serving
 from tasks.errors import InputError
-from tasks.params import Index, Tools
+from tasks.params import Playing
 from tasks.processes import MARK, marked_processes
-from tasks.retrieval.build import build
 
 ROOT = Path(__file__).parents[3]
 PASSAGES = [("p1", "Kashi", "Kashi was born in Rove.", None), ("p2", "Rove", "Rove is a city.", None)]
 
 
 @pytest.fixture(scope="module")
-def index(write_corpus: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("index")
-    settings = {"bm25": {"k1": 1.2, "b": 0.75}, "faiss": {"dimensions": 32, "ngrams": [3, 3]}, "recall_questions": 1}
-    (folder / "index").mkdir()
-    corpus = write_corpus(folder / "corpus.parquet", PASSAGES)
-    build(corpus, folder / "index", Index.model_validate(settings), lambda line: None)
-    return folder / "index"
+def index(build_index: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_index(tmp_path_factory.mktemp("index") / "index", PASSAGES)
 
 
 @pytest.fixture
@@ -45,20 +39,15 @@ def section(defaults: params.Params, monkeypatch: pytest.MonkeyPatch) -> Callabl
     said: list[str] = []
 
     def make(index: Path | None = None, **tools: Any) -> Any:
-        return serving(
-            defaults.tools.model_copy(update=tools),
-            episode=defaults.episode,
-            retrieval=defaults.retrieval,
-            index=index,
-            say=said.append,
-        )
+        section = defaults.tools.model_copy(update=tools)
+        return serving(Playing.of(defaults.model_copy(update={"tools": section})), index=index, say=said.append)
 
     return make
 
 
 def test_without_a_server_the_section_stays_as_it_is(section: Any, defaults: params.Params) -> None:
-    with section() as tools:
-        assert tools == defaults.tools
+    with section() as playing:
+        assert playing == Playing.of(defaults)
 
 
 @pytest.mark.parametrize("worker", ["process", pytest.param("ray", marks=pytest.mark.slow)])
@@ -73,15 +62,15 @@ def test_a_stages_own_server_searches_as_the_process_itself_does_and_ends_with_i
 ) -> None:
     monkeypatch.setenv(MARK, str(tmp_path))
 
-    def found(tools: Tools) -> Any:
-        opened = open_tools(tools, defaults.episode, defaults.retrieval, index)
+    def found(playing: Playing) -> Any:
+        opened = open_tools(playing, index)
         results = asyncio.run(opened.call("one", [Call("search", "where was Kashi born?"), Call("search", "")]))
         return [one.after(0.0) for one in results], opened.names, opened.schemas
 
-    with section(index, server="start", worker=worker) as tools:
-        assert isinstance(tools, Tools) and tools.server.startswith("http://127.0.0.1:")
-        assert found(tools) == found(defaults.tools)
-        assert [one.failure for one in found(tools)[0]] == [None, "arguments"]
+    with section(index, server="start", worker=worker) as playing:
+        assert playing.tools.server.startswith("http://127.0.0.1:")
+        assert found(playing) == found(Playing.of(defaults))
+        assert [one.failure for one in found(playing)[0]] == [None, "arguments"]
         marked = marked_processes(tmp_path)
         assert worker == "ray" or len(marked) == 1 + 2 * defaults.tools.workers  # each has a keeper
     assert marked and gone(marked)
@@ -127,8 +116,8 @@ def test_somebodys_server_must_be_ready(section: Any, serve: Any) -> None:
             pass
 
     with serve("--worker", "thread") as server:
-        with section(server=server.ready().address + "/") as tools:
-            assert httpx.get(f"{tools.server}ready").status_code == 200
+        with section(server=server.ready().address + "/") as playing:
+            assert httpx.get(f"{playing.tools.server}ready").status_code == 200
         assert httpx.get(f"{server.address}/ready").status_code == 200  # it is not ours to end
     with pytest.raises(InputError, match=r"tools\.server: no tool server answers"), section(server=server.address):
         pass
@@ -153,10 +142,9 @@ import sys, time
 from pathlib import Path
 from tasks import params
 from tasks.agent.toolbox.serving import serving
-given = params.parse(params.resolve("tiny"), where="tiny")
-tools = given.tools.model_copy(update={"server": "start", "worker": sys.argv[2]})
-say = lambda line: print(line, flush=True)
-with serving(tools, episode=given.episode, retrieval=given.retrieval, index=Path(sys.argv[1]), say=say):
+content = params.overlay(params.resolve("tiny"), {"tools": {"server": "start", "worker": sys.argv[2]}})
+playing = params.Playing.of(params.parse(content, where="tiny"))
+with serving(playing, index=Path(sys.argv[1]), say=lambda line: print(line, flush=True)):
     time.sleep(600)
 """
 
