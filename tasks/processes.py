@@ -8,6 +8,7 @@ and whatever carries the mark and is no ancestor of the asker is a leftover or a
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -22,6 +23,13 @@ import psutil
 
 MARK = "FORAGER_WORKSPACE"
 PATIENCE = 10.0  # seconds that a command gets for its own clean-up
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def end_with_parent(number: int = signal.SIGKILL) -> None:
+    """Have the kernel send this process a signal when the thread that started it ends; Linux only."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 def mark_environment() -> None:

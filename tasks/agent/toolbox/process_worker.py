@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import signal
 import socket
@@ -20,14 +19,7 @@ from typing import Any, NoReturn
 from tasks.agent.toolbox.spec import Answering, Spec, WorkerLostError
 from tasks.agent.toolbox.workers import read_message, write_message
 from tasks.errors import InputError
-
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
-
-
-def end_with_parent(number: int = signal.SIGKILL) -> None:
-    """Have the kernel send this process a signal when the thread that started it ends; Linux only."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+from tasks.processes import end_with_parent
 
 
 async def _serve(connection: socket.socket) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tasks.agent.toolbox.process_worker import end_with_parent
+from tasks.processes import end_with_parent
 
 ROOT = Path(__file__).parents[3]
 HERE = Path(__file__).parent

@@ -1,0 +1,71 @@
+"""Forks the workers, so that a lost one has a successor within milliseconds: `python -m ...nursery SOCKET`.
+
+What a retriever needs takes seconds to import (torch and sentence-transformers 5 to 7). The nursery imports it once,
+opens nothing and searches nothing, and so never starts a thread of its own; each worker is a fork of it, and opens the
+index itself. Nursery and workers end when the server's socket does, and by the kernel's hand when their parent ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import signal
+import socket
+import sys
+from typing import NoReturn
+
+from tasks.processes import end_with_parent
+
+READY = b"r"
+FORK = b"f"
+
+
+def main(descriptor: int, modules: list[str]) -> None:
+    """Import modules, say so, and fork a worker for each socket that comes."""
+    end_with_parent()
+    control = socket.socket(fileno=descriptor)
+    from tasks.retrieval.service.process_worker import work
+
+    for module in modules:
+        importlib.import_module(module)
+    gc.freeze()  # what is imported stays shared with the workers
+    control.sendall(READY)
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+        if not message:
+            os._exit(0)  # the server has ended; the workers' parent ends, and they with it
+        _reap()
+        worker = os.fork()
+        if worker == 0:
+            control.close()
+            _work(descriptors[0], work)
+        os.close(descriptors[0])
+        handle = os.pidfd_open(worker)
+        socket.send_fds(control, [FORK], [handle])
+        os.close(handle)
+
+
+def _work(descriptor: int, work: object) -> NoReturn:
+    nursery = os.getppid()
+    end_with_parent()
+    if os.getppid() != nursery:
+        os._exit(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        work(socket.socket(fileno=descriptor))  # type: ignore[operator]
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        os._exit(1)
+    os._exit(0)
+
+
+def _reap() -> None:
+    with contextlib.suppress(ChildProcessError):  # there are none
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:])
