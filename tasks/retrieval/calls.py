@@ -14,6 +14,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+_GRACE = 2.0  # seconds for the loop itself, which nothing should hold up
 
 
 @functools.cache
@@ -36,4 +37,4 @@ def in_time(work: Coroutine[Any, Any, T], seconds: float) -> T:
     """
     with _starting:
         loop = _loop()
-    return asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, seconds), loop).result()
+    return asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, seconds), loop).result(max(seconds, 0) + _GRACE)
