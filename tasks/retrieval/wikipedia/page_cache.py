@@ -14,15 +14,18 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import TypeVar
 
 from tasks.retrieval.wikipedia.replies import Page
 
 log = logging.getLogger("forager.retrieval")
 
+T = TypeVar("T")
 ENTRIES = 10_000
+REST = 5.0  # seconds without a file that failed
 _WAIT = 0.5  # seconds for another process's write; each takes milliseconds
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, value TEXT NOT NULL, used INTEGER NOT NULL)",
@@ -43,20 +46,25 @@ class PageCache:
     def __init__(self, path: Path, entries: int = ENTRIES) -> None:
         self._path, self._entries, self._lock = path, entries, threading.Lock()
         self._connection: sqlite3.Connection | None = None
+        self._resting_until = 0.0
         self._file: int | None = None
 
     def get(self, key: str) -> str | None:
         """The text of a key, which is now the one that was used last; None where there is none."""
-        with self._transaction() as database:
+
+        def work(database: sqlite3.Connection) -> str | None:
             row = database.execute("SELECT value FROM entries WHERE key = ?", (key,)).fetchone()
-            if row is not None:
-                database.execute("UPDATE entries SET used = ? WHERE key = ?", (time.time_ns(), key))
-                return str(row[0])
-        return None
+            if row is None:
+                return None
+            database.execute("UPDATE entries SET used = ? WHERE key = ?", (time.time_ns(), key))
+            return str(row[0])
+
+        return self._run(work)
 
     def put(self, key: str, value: str) -> None:
         """Keep a text, and drop what was used least recently beyond the most that are kept."""
-        with self._transaction() as database:
+
+        def work(database: sqlite3.Connection) -> None:
             database.execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?)", (key, value, time.time_ns()))
             database.execute(
                 "DELETE FROM entries WHERE key IN (SELECT key FROM entries ORDER BY used, rowid "
@@ -64,26 +72,34 @@ class PageCache:
                 (self._entries,),
             )
 
+        self._run(work)
+
     def close(self) -> None:
         """Close the file."""
         with self._lock:
             self._close()
 
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """One transaction; where the file fails it ends the block, says so, and what was written is undone."""
+    def _run(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+        """What a transaction gives; None, with a line in the log, where the file fails: it is then left alone a while.
+
+        Otherwise each of many threads would wait as long as the first for a file that another process holds.
+        """
         with self._lock:
+            if time.monotonic() < self._resting_until:
+                return None
             try:
                 database = self._open()
                 with database:
                     database.execute("BEGIN IMMEDIATE")
-                    yield database
+                    return work(database)
             except (sqlite3.Error, OSError) as error:
                 self._close()
                 if getattr(error, "sqlite_errorcode", 0) & 0xFF in _BROKEN:
                     self._set_aside(error)
                 else:
-                    log.warning("the cache %s cannot be used: %s", self._path, error)
+                    log.warning("the cache %s cannot be used for %.0f s: %s", self._path, REST, error)
+                    self._resting_until = time.monotonic() + REST
+                return None
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:

@@ -133,10 +133,22 @@ def bundle(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 @pytest.fixture
-def fake(authority: trustme.CA) -> Iterator[FakeWikipedia]:
-    server = FakeWikipedia(authority.issue_cert("localhost", "127.0.0.1"))
-    yield server
-    server.close()
+def make_fake(authority: trustme.CA) -> Iterator[Callable[..., FakeWikipedia]]:
+    """A fake whose certificate is for certain hosts."""
+    made = []
+
+    def make(*hosts: str) -> FakeWikipedia:
+        made.append(FakeWikipedia(authority.issue_cert(*hosts)))
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.close()
+
+
+@pytest.fixture
+def fake(make_fake: Callable[..., FakeWikipedia]) -> FakeWikipedia:
+    return make_fake("localhost", "127.0.0.1")
 
 
 @pytest.fixture(autouse=True)
