@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import cast
@@ -22,6 +24,9 @@ from tasks.retrieval.ranking import best
 from tasks.retrieval.words import Words
 
 FOLDER = "bm25"
+COMPILED_FROM = 10_000
+_DEEP = 1000  # the kernel keeps its best rows in order as it finds them, which is for few of them
+_KEPT = 100_000  # words whose id is kept
 
 
 def _import_bm25s() -> ModuleType:
@@ -69,27 +74,47 @@ def build(texts: Iterable[str], folder: Path, *, k1: float, b: float, stemmer: s
 
 
 class Bm25:
-    """The BM25 index of a folder."""
+    """The BM25 index of a folder; many threads may search at a time.
 
-    def __init__(self, folder: Path, stemmer: str | None) -> None:
+    Args:
+        folder: of the index.
+        stemmer: with which it was built.
+        compiled: whether numba searches; None: where it pays.
+    """
+
+    def __init__(self, folder: Path, stemmer: str | None, *, compiled: bool | None = None) -> None:
         source = folder / FOLDER
-        # The files are read here and not by bm25s, whose import alone takes a second and numba's 100 MB.
+        # The files are read here and not by bm25s, whose import alone takes a second and 100 MB, numba's.
         self._vocabulary = json.loads((source / "vocab.index.json").read_text(encoding="utf-8"))
-        self._count = json.loads((source / "params.index.json").read_text(encoding="utf-8"))["num_docs"]
-        self._scores, self._rows, self._starts = (
+        self._passages = json.loads((source / "params.index.json").read_text(encoding="utf-8"))["num_docs"]
+        self._starts, self._rows, self._scores = (
             np.load(source / f"{name}.csc.index.npy", mmap_mode="r", allow_pickle=False)
-            for name in ("data", "indices", "indptr")
+            for name in ("indptr", "indices", "data")
         )
-        self._words = Words(stemmer)
+        self._words, self._lock = Words(stemmer), threading.Lock()
+        self._id = lru_cache(_KEPT)(self._look_up)
+        self._kernel = None
+        if self._passages >= COMPILED_FROM if compiled is None else compiled:
+            from tasks.retrieval.bm25_kernel import Kernel
+
+            self._kernel = Kernel(self._starts, self._rows, self._scores, self._passages)
 
     def search(self, queries: Sequence[str], topk: int) -> list[list[tuple[int, float]]]:
         """Rows and scores of the best passages of each query; none for one without a known word."""
-        return [self._search(query, topk) for query in queries]
+        topk = min(topk, self._passages)
+        ids = [[number for word in self._words.split(query) if (number := self._id(word)) >= 0] for query in queries]
+        if self._kernel is not None and topk <= _DEEP:
+            return self._kernel.rank(ids, topk)
+        return [self._rank(query, topk) for query in ids]
 
-    def _search(self, query: str, topk: int) -> list[tuple[int, float]]:
-        ids = [self._vocabulary[word] for word in self._words(query) if word in self._vocabulary]
-        scores = np.zeros(self._count, dtype=np.float32)
-        for number in ids:
-            at = slice(self._starts[number], self._starts[number + 1])
-            scores[self._rows[at]] += self._scores[at]
-        return best(scores, topk) if ids else []
+    def _look_up(self, word: str) -> int:
+        with self._lock:  # a stemmer is not for several threads
+            form = self._words.form(word)
+        return -1 if form is None else self._vocabulary.get(form, -1)
+
+    def _rank(self, query: Sequence[int], topk: int) -> list[tuple[int, float]]:
+        sums = np.zeros(self._passages, dtype=np.float32)
+        for word in query:
+            found = slice(self._starts[word], self._starts[word + 1])
+            sums[self._rows[found]] += self._scores[found]  # a word has a passage once
+        return best(sums, topk)

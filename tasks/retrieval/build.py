@@ -6,17 +6,21 @@ are made shard by shard: a build that was killed goes on where it was.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import shutil
+import tempfile
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from tasks.files import write_json
-from tasks.retrieval import manifest, passages
+from tasks.params import searching
+from tasks.retrieval import manifest, passages, vectors
+from tasks.retrieval.encoders import FOLDER
 
-_PACKAGES = ("bm25s", "faiss-cpu", "scikit-learn", "numpy", "scipy", "pyarrow")
-_ENCODER = ("encoder", "dtype", "query_prefix", "passage_prefix", "ngrams", "dimensions")
+_ROWS = 4096  # read at a time
 
 
 def build(
@@ -44,38 +48,68 @@ def build(
     Raises:
         InputError: the corpus is empty, lacks a column or repeats an id, or an encoder cannot be had.
     """
-    from tasks.retrieval import bm25, dense
-    from tasks.retrieval.encoders import FOLDER, ngrams
-
-    table = passages.read_corpus(corpus)
-    passages.write(table, folder)
-    titles, bodies = table["title"].to_pylist(), table["text"].to_pylist()
-    texts = [f"{title}\n{body}" for title, body in zip(titles, bodies, strict=True)]
-    digest = hashlib.sha256(corpus.read_bytes()).hexdigest()
+    (folder / manifest.FILE).unlink(missing_ok=True)
+    for part in (*get_args(searching.Built), FOLDER):
+        shutil.rmtree(folder / part, ignore_errors=True)
+    with corpus.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    passages.write(passages.read_corpus(corpus), folder)
+    stored = passages.Passages(folder)
     parts: dict[str, Any] = {}
+    packages = {"pyarrow"}
     if "bm25" in params.build:
-        say(f"BM25 over {len(texts)} passages")
-        bm25.build(texts, folder, k1=params.bm25.k1, b=params.bm25.b, stemmer=params.bm25.stemmer)
+        _bm25(stored, folder, params.bm25, digest, say)
         parts["bm25"] = params.bm25.model_dump()
-    if "dense" in params.build:
-        say(f"dense over {len(texts)} passages")
-        hashing = ngrams.hashing(params.dense.ngrams)
-        counts = [hashing.transform(texts[at : at + 4096]) for at in range(0, len(texts), 4096)]
-        encoder = ngrams.Ngrams.fit(params.dense.ngrams, params.dense.dimensions, counts)
-        (folder / FOLDER).mkdir()
-        encoder.save(folder / FOLDER)
-        import numpy as np
-
-        dense.build(np.concatenate([encoder.vectors(shard) for shard in counts]), folder, params.dense, say)
-        parts["dense"] = params.dense.model_dump()
-        parts["encoder"] = {key: parts["dense"][key] for key in _ENCODER}
-    for part, parameters in parts.items():
-        manifest.write_part(folder / part, digest, parameters)
+        packages |= {"bm25s", "numpy"}
+    if {"dense", "qdrant"} & set(params.build):
+        with contextlib.ExitStack() as stack:
+            shards = resume or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".shards-", dir=folder)))
+            parts |= _vectors(stored, folder, params, retrieval, digest, shards, say)
+        packages |= {*vectors.packages(params.dense), *({"faiss-cpu"} if "dense" in parts else ())}
     written = {
         "corpus_sha256": digest,
-        "passages": len(texts),
+        "passages": len(stored),
         "parts": parts,
-        "versions": {name: version(name) for name in _PACKAGES},
+        "versions": {name: version(name) for name in sorted(packages)},
     }
     write_json(folder / manifest.FILE, written)
     return written
+
+
+def _bm25(stored: passages.Passages, folder: Path, params: Any, digest: str, say: Callable[[str], None]) -> None:
+    from tasks.retrieval import bm25
+
+    say(f"BM25 over {len(stored):,} passages")
+    texts = (text for start in range(0, len(stored), _ROWS) for text in stored.texts(start, start + _ROWS))
+    bm25.build(texts, folder, k1=params.k1, b=params.b, stemmer=params.stemmer)
+    manifest.write_part(folder / bm25.FOLDER, digest, params.model_dump())
+
+
+def _vectors(
+    stored: passages.Passages,
+    folder: Path,
+    params: Any,
+    retrieval: Any,
+    digest: str,
+    shards: Path,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """The parts that need vectors; returns their parameters."""
+    say(f"vectors of {len(stored):,} passages by {params.dense.encoder}")
+    made = vectors.make(stored.texts, len(stored), folder, params.dense, digest, shards, say)
+    encoder = vectors.parameters(params.dense)
+    manifest.write_part(folder / FOLDER, digest, encoder)
+    parts: dict[str, Any] = {FOLDER: encoder}
+    if "dense" in params.build:
+        from tasks.retrieval import dense
+
+        say(f"faiss, {params.dense.faiss}, over {made.shape[0]:,} vectors of {made.shape[1]}")
+        parts["dense"] = dense.build(made, folder, params.dense)
+        manifest.write_part(folder / dense.FOLDER, digest, parts["dense"])
+    if "qdrant" in params.build:
+        from tasks.retrieval import qdrant
+
+        say(f"Qdrant over {made.shape[0]:,} vectors")
+        qdrant.build(made, passages.open_table(folder), folder, retrieval, digest, say, encoder=encoder)
+        parts["qdrant"] = retrieval.qdrant.model_dump()
+    return parts

@@ -8,24 +8,10 @@ from collections.abc import Callable
 
 # Lucene's English stop words, as bm25s has them.
 STOP_WORDS = frozenset(
-    ("a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not", "of")
-    + (
-        "on",
-        "or",
-        "such",
-        "that",
-        "the",
-        "their",
-        "then",
-        "there",
-        "these",
-        "they",
-        "this",
-        "to",
-        "was",
-        "will",
-        "with",
-    )
+    """
+    a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to
+    was will with
+    """.split()  # noqa: SIM905 (a list of them fills a page)
 )
 _WORD = re.compile(r"\w+")
 
@@ -52,10 +38,13 @@ class Words:
         return _WORD.findall(text.lower())
 
     def form(self, word: str) -> str | None:
-        """What stands for a word in the index; None for a stop word."""
+        """What stands for a word in the index; None where nothing does."""
         if word in STOP_WORDS:
             return None
-        return self._stem(word) if self._stem else word
+        if self._stem is None:
+            return word
+        # What is left of an English 's, which the stemmer takes off where it sees it.
+        return None if word == "s" else self._stem(word)
 
     def __call__(self, text: str) -> list[str]:
         """The index words of a text."""

@@ -9,7 +9,7 @@ from typing import Protocol as Interface
 
 import numpy as np
 
-FOLDER = "encoder"  # of an index; what the encoder itself needs
+FOLDER = "encoder"  # of an index; takes what the encoder needs to be opened again
 
 
 class Encoder(Interface):
@@ -28,12 +28,16 @@ class Encoder(Interface):
         """Vectors of queries, shape (texts, dimensions), float32."""
         ...
 
+    def save(self, folder: Path) -> None:
+        """Write what the encoder needs to be opened again."""
+        ...
+
 
 def open_encoder(index: Path, manifest: dict[str, Any]) -> Encoder:
     """The encoder with which an index was built, for its queries.
 
     Raises:
-        InputError: its model cannot be loaded here.
+        InputError: its model cannot be loaded here, or is another one now.
     """
     parameters = manifest["parts"]["encoder"]
     if parameters["encoder"] == "ngrams":
@@ -42,4 +46,4 @@ def open_encoder(index: Path, manifest: dict[str, Any]) -> Encoder:
         return Ngrams.open(index / FOLDER, parameters["ngrams"])
     from tasks.retrieval.encoders.sentences import Sentences
 
-    return Sentences(parameters)
+    return Sentences.open(index / FOLDER, parameters)
