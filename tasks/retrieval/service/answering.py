@@ -60,7 +60,7 @@ class Answering:
         job = Job(len(asked.queries))
         queries = []
         for place, text in enumerate(asked.queries):
-            item = Item(text, asked.topk, asked.scores)
+            item = (text, asked.topk, asked.scores)
             known = self._cache.get(item)
             if known is None:
                 queries.append(Query(item, job, place))

@@ -26,42 +26,40 @@ def main(descriptor: int, modules: list[str]) -> None:
     """Import modules, say so, and fork a worker for each socket that comes."""
     end_with_parent()
     control = socket.socket(fileno=descriptor)
-    from tasks.retrieval.service.process_worker import work
-
-    for module in modules:
+    for module in ("tasks.retrieval.service.process_worker", *modules):
         importlib.import_module(module)
     gc.freeze()  # what is imported stays shared with the workers
+    signal.signal(signal.SIGCHLD, _reap)
+    nursery = os.getpid()
     control.sendall(READY)
     while True:
         message, descriptors, _, _ = socket.recv_fds(control, 1, 1)
         if not message:
-            os._exit(0)  # the server has ended; the workers' parent ends, and they with it
-        _reap()
-        worker = os.fork()
-        if worker == 0:
-            control.close()
-            _work(descriptors[0], work)
+            return  # the server has ended; the workers' parent ends, and they with it
+        if os.fork() == 0:
+            _work(control, descriptors[0], nursery)
         os.close(descriptors[0])
-        handle = os.pidfd_open(worker)
-        socket.send_fds(control, [FORK], [handle])
-        os.close(handle)
 
 
-def _work(descriptor: int, work: object) -> NoReturn:
-    nursery = os.getppid()
-    end_with_parent()
-    if os.getppid() != nursery:
-        os._exit(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _work(control: socket.socket, descriptor: int, nursery: int) -> NoReturn:
+    """Be a worker until the server has ended; never comes back into the nursery's loop."""
     try:
-        work(socket.socket(fileno=descriptor))  # type: ignore[operator]
+        end_with_parent()
+        if os.getppid() != nursery:
+            os._exit(1)  # it had ended before the line above
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        socket.send_fds(control, [FORK], [os.pidfd_open(os.getpid())])
+        control.close()
+        from tasks.retrieval.service.process_worker import work
+
+        work(socket.socket(fileno=descriptor))
     except BaseException:
         sys.excepthook(*sys.exc_info())
         os._exit(1)
     os._exit(0)
 
 
-def _reap() -> None:
+def _reap(*_: object) -> None:
     with contextlib.suppress(ChildProcessError):  # there are none
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

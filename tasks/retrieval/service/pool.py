@@ -119,7 +119,7 @@ class Pool:
             try:
                 await self._search(slot, batch)
             except (TimeoutError, WorkerLostError) as error:
-                log.warning("a worker is started anew: %s", error or "it took too long")
+                log.warning("a worker is started anew: %s", str(error) or "it took too long")
                 slot.ready = False
                 self._on_loss(batch)
                 self._queue.give_back(batch)
@@ -137,8 +137,8 @@ class Pool:
         self._on_batch(batch, seconds)
         for query, answer in zip(batch, answers, strict=True):
             query.take(answer)
-            if answer.state == "found":
-                self._on_answer(query, answer.content)
+            if answer[0] == "found":
+                self._on_answer(query, answer[1])
 
     async def _replace(self, slot: _Slot) -> None:
         while not slot.ready:
@@ -147,5 +147,5 @@ class Pool:
             try:
                 await self._open(slot, REOPENING)
             except (TimeoutError, WorkerLostError, InputError) as error:
-                log.warning("a worker did not start: %s", error or "not open in time")
+                log.warning("a worker did not start: %s", str(error) or "not open in time")
                 await asyncio.sleep(1.0)

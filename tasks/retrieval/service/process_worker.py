@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import socket
 from dataclasses import asdict
@@ -44,7 +45,8 @@ def work(connection: socket.socket) -> None:
         kind = "input" if isinstance(error, InputError) else "unavailable"
         _say(connection, json.dumps({kind: str(error)}))
         return
+    gc.freeze()
     _say(connection, json.dumps(asdict(searcher.opened)))
     while (text := _read(connection)) is not None:
-        number, items = load_batch(text)
-        connection.sendall(dump_reply(number, items, searcher.answer(items)))
+        number, groups = load_batch(text)
+        connection.sendall(dump_reply(number, groups, searcher.answer(groups)))

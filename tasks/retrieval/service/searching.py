@@ -16,10 +16,11 @@ from tasks.errors import UnavailableError
 from tasks.params import Retrieval
 from tasks.retrieval import manifest
 from tasks.retrieval.retriever import Hit, open_retriever
-from tasks.retrieval.service.wire import Answer, Item
+from tasks.retrieval.service.wire import Answer, Group
 
 log = logging.getLogger("forager.retrieval")
 
+_NOTHING: Answer = ("found", b"[]")  # for a blank query
 _TRIAL = "the quick brown fox jumps over the lazy dog"
 
 
@@ -79,36 +80,37 @@ class Searcher:
         self._retriever.search([_TRIAL], retrieval.topk)
         self.opened = Opened(facts["corpus_sha256"], facts["passages"], time.perf_counter() - start)
 
-    def answer(self, items: Sequence[Item]) -> list[Answer]:
+    def answer(self, groups: Sequence[Group]) -> list[Answer]:
         """An answer for each query, in their order; one that fails is one that says so."""
-        answers: list[Answer] = [_dump([], False)] * len(items)
-        for topk in {item.topk for item in items}:
-            places = [n for n, item in enumerate(items) if item.topk == topk and item.query.strip()]
-            if places:
-                found = self._search([items[n] for n in places], topk)
-                for place, answer in zip(places, found, strict=True):
-                    answers[place] = answer
-        return answers
+        return [answer for topk, scores, queries in groups for answer in self._group(topk, scores, queries)]
 
-    def _search(self, items: list[Item], topk: int) -> list[Answer]:
+    def _group(self, topk: int, scores: bool, queries: list[str]) -> list[Answer]:
+        asked = [query for query in queries if query.strip()]
+        found = iter(self._search(asked, topk, scores) if asked else ())
+        return [next(found) if query.strip() else _NOTHING for query in queries]
+
+    def _search(self, queries: list[str], topk: int, scores: bool) -> list[Answer]:
         try:
-            found = self._retriever.search([item.query for item in items], topk)
-            return [_dump(hits, item.scores) for hits, item in zip(found, items, strict=True)]
+            hits = self._retriever.search(queries, topk)
+            if len(hits) != len(queries):
+                raise ValueError(f"{len(hits)} results for {len(queries)} queries")
+            return [("found", _dump(found, scores)) for found in hits]
         except UnavailableError as error:
-            return [Answer("unavailable", str(error).encode())] * len(items)
+            return [("unavailable", str(error).encode())] * len(queries)
         except Exception:
-            if len(items) > 1:  # one of them may be to blame: the others have their answers
-                return [answer for item in items for answer in self._search([item], topk)]
-            log.exception("a search failed: %r", items[0].query)
-            return [Answer("failed", b"the search failed; the server's log says why")]
+            if len(queries) > 1:  # one of them may be to blame: the others have their answers
+                return [answer for query in queries for answer in self._search([query], topk, scores)]
+            log.exception("a search failed: %r", queries[0])
+            return [("failed", b"the search failed; the server's log says why")]
 
 
-def _dump(hits: Sequence[Hit], scores: bool) -> Answer:
+def _dump(hits: Sequence[Hit], scores: bool) -> bytes:
     documents = [
         {"id": passage.id, "title": passage.title, "contents": f'"{passage.title}"\n{passage.text}'}
         for passage in (hit.passage for hit in hits)
     ]
     if not scores:
-        return Answer("found", orjson.dumps(documents))
-    scored = [{"document": one, "score": hit.score} for one, hit in zip(documents, hits, strict=True)]
-    return Answer("found", orjson.dumps(scored))
+        return orjson.dumps(documents)
+    return orjson.dumps(
+        [{"document": document, "score": hit.score} for document, hit in zip(documents, hits, strict=True)]
+    )

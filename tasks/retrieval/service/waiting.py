@@ -102,11 +102,12 @@ class Query:
 
     def take(self, answer: Answer) -> None:
         """Pass an answer on to the job."""
-        if answer.state == "found":
-            self.job.put(self.place, answer.content)
+        state, content = answer
+        if state == "found":
+            self.job.put(self.place, content)
         else:
-            kind = NotNowError if answer.state == "unavailable" else FailedError
-            self.job.fail(kind(answer.content.decode(errors="replace")))
+            kind = NotNowError if state == "unavailable" else FailedError
+            self.job.fail(kind(content.decode(errors="replace")))
 
 
 class Queue:

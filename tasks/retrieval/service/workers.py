@@ -18,7 +18,7 @@ from typing import Protocol as Interface
 from tasks.errors import InputError, UnavailableError
 from tasks.retrieval.service.nursery import FORK, READY
 from tasks.retrieval.service.searching import Opened, Searcher, Spec
-from tasks.retrieval.service.wire import LENGTH, MOST_BYTES, Answer, CrossedError, Item, dump_batch, load_reply
+from tasks.retrieval.service.wire import LENGTH, MOST_BYTES, Answer, CrossedError, Item, dump_batch, group, load_reply
 
 FORKING = 2.0  # seconds for the nursery to fork; it has imported everything by then
 
@@ -67,7 +67,7 @@ class ThreadWorker:
         return self._searcher.opened
 
     async def search(self, items: Sequence[Item]) -> list[Answer]:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._searcher.answer, items)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._searcher.answer, group(items))
 
     async def kill(self) -> None:
         """Let it go: a thread that hangs ends with its process alone."""
@@ -106,7 +106,7 @@ class Nursery:
                     raise OSError("it has ended")
             except (OSError, TimeoutError) as error:
                 self.close()
-                raise WorkerLostError(f"no worker was forked: {error or 'no answer'}") from error
+                raise WorkerLostError(f"no worker was forked: {str(error) or 'no answer'}") from error
             return descriptors[0]
 
     async def _start(self) -> None:
