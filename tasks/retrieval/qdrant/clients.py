@@ -144,7 +144,8 @@ def _failures() -> tuple[type[Exception], ...]:
     from qdrant_client.common.client_exceptions import QdrantException
     from qdrant_client.http.exceptions import ApiException
 
-    return (ApiException, QdrantException, OSError, TimeoutError)
+    # The last two: the client asserts that a reply has a result, and lets some replies that are no JSON pass as such.
+    return (ApiException, QdrantException, OSError, TimeoutError, AssertionError, ValueError)
 
 
 def _said(error: Exception) -> str:

@@ -28,6 +28,8 @@ def open_qdrant(index: Path, retrieval: Any, manifest: Mapping[str, Any]) -> Qdr
     client = Embedded(index / FOLDER) if retrieval.qdrant.url is None else Cluster(retrieval)
     collection, found = client.collection(retrieval.qdrant.collection)
     where = str(index / FOLDER) if retrieval.qdrant.url is None else f"{retrieval.qdrant.url}, {collection}"
+    if not found:
+        raise InputError(f"no collection {retrieval.qdrant.collection!r}", where=where, mend=MEND)
     wanted = {
         "corpus_sha256": manifest["corpus_sha256"],
         "encoder": manifest["parts"]["encoder"],
