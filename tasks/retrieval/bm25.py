@@ -64,7 +64,7 @@ def build(texts: Iterable[str], folder: Path, *, k1: float, b: float, stemmer: s
                 number = known[word] = -1 if form is None else vocabulary.setdefault(form, len(vocabulary))
             if number >= 0:
                 row.append(number)
-        rows.append(np.array(row, dtype=np.int32))
+        rows.append(row)
     if not vocabulary:
         raise InputError("the passages hold no words to search for")
     bm25s = _import_bm25s()

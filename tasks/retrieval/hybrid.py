@@ -2,6 +2,10 @@
 
 Source: Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning
 Methods" (2009): a passage's score is the sum of 1 / (K + rank) over the engines that found it.
+
+The paper's K is 60, for many systems and rankings of 1,000. Of two, with K that large, a middling passage that both
+found outranks what one of them is sure of: on 1,087 HotpotQA training questions over 47,748 passages, BM25 and MiniLM
+fused by K = 60 find all support among ten for .695 of the questions, less than BM25 alone (.699); by K = 10 for .722.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tasks.retrieval.retriever import Engine
 
-K = 60
+K = 10
 DEPTH = 100  # passages of each engine that are fused; a passage below counts as not found
 
 

@@ -56,15 +56,16 @@ def require(manifest: dict[str, Any], folder: Path, retriever: searching.Name, c
             where=str(folder),
             mend=_MEND,
         )
-    for part in sorted(searching.NEEDS[retriever]):
+    needed = searching.NEEDS[retriever]
+    for part in sorted(needed):
         if part not in manifest["parts"]:
             have = ", ".join(sorted(set(manifest["parts"]) - {"encoder"}))
+            what = f"retriever {retriever!r} needs {part}, and the index holds {have}"
             mend = f"add {part} to index.build and build again, or choose another retriever"
-            raise InputError(
-                f"retriever {retriever!r} needs {part}, and the index holds {have}", where=str(folder), mend=mend
-            )
-        if part != "qdrant":  # a cluster's collection keeps its own
-            require_part(folder / part, built)
+            raise InputError(what, where=str(folder), mend=mend)
+    # Qdrant's collection, which may lie on a cluster, says by itself what it is of.
+    for part in sorted(needed - {"qdrant"} | ({"encoder"} if needed & {"dense", "qdrant"} else set())):
+        require_part(folder / part, built)
 
 
 def require_part(folder: Path, corpus_sha256: str) -> None:
