@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from qdrant_client import QdrantClient, models
 
 _BATCH = 256  # points a request
+_PIECE = 4 * _BATCH  # points between lines of progress
 _SECONDS = 60  # of a request
 _RETRIES = 3  # of a request
 _SAY_SECONDS = 5.0
@@ -117,21 +118,24 @@ def _fill(
 
     size = models.VectorParams(size=vectors.shape[1], distance=models.Distance.DOT)
     client.create_collection(name, vectors_config=size, metadata=about)
-    client.upload_points(name, _points(vectors, table, say), batch_size=_BATCH, max_retries=_RETRIES, wait=True)
-
-
-def _points(vectors: np.ndarray, table: pa.Table, say: Callable[[str], None]) -> Iterator[models.PointStruct]:
-    from qdrant_client import models
-
-    columns = table.select(["id", "title", "text", "url"])
+    if (client.get_collection(name).config.metadata or {}) != about:
+        raise InputError("this Qdrant keeps no metadata of a collection", where="retrieval.qdrant.url", mend="renew it")
     start = said = time.monotonic()
-    for at in range(0, columns.num_rows, _BATCH):
-        batch = zip(columns.slice(at, _BATCH).to_pylist(), vectors[at : at + _BATCH].tolist(), strict=True)
-        for row, (passage, vector) in enumerate(batch, at):
-            yield models.PointStruct(id=row, vector=vector, payload={"row": row, **passage})
-        done, now = min(at + _BATCH, columns.num_rows), time.monotonic()
+    # By pieces: embedded, the client makes a list of all that it is given at once.
+    for at in range(0, table.num_rows, _PIECE):
+        points = _points(vectors[at : at + _PIECE], table.slice(at, _PIECE), at)
+        client.upload_points(name, points, batch_size=_BATCH, max_retries=_RETRIES, wait=True)
+        done, now = min(at + _PIECE, table.num_rows), time.monotonic()
         if now - said >= _SAY_SECONDS:
             rate = done / (now - start)
-            left = (columns.num_rows - done) / rate
-            say(f"qdrant: {done:,} of {columns.num_rows:,} passages, {rate:,.0f}/s, {left:,.0f} s left")
+            left = (table.num_rows - done) / rate
+            say(f"qdrant: {done:,} of {table.num_rows:,} passages, {rate:,.0f}/s, {left:,.0f} s left")
             said = now
+
+
+def _points(vectors: np.ndarray, table: pa.Table, first: int) -> Iterator[models.PointStruct]:
+    from qdrant_client import models
+
+    passages = table.select(["id", "title", "text", "url"]).to_pylist()
+    for row, (passage, vector) in enumerate(zip(passages, vectors.tolist(), strict=True), first):
+        yield models.PointStruct(id=row, vector=vector, payload={"row": row, **passage})

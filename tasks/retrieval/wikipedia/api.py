@@ -119,7 +119,7 @@ class Api:
                 return known
             reply = await self._whole(host, {**_FORM, "gsrsearch": query, "gsrlimit": str(topk)}, calls, deadline)
             found = sorted((page for page in reply.pages.values() if page.text), key=lambda page: page.rank)[:topk]
-            if reply.rest:
+            if reply.rest or not reply.sure:
                 self._count("partial")
             else:
                 await asyncio.to_thread(self._answers.keep, query, topk, found)

@@ -20,13 +20,7 @@ MOST_TEXT = 20_000  # characters of an extract
 MOST_URL = 4096
 MOST_PAUSE = 86_400.0  # seconds; longer pauses are a server's mistake
 # Errors that pass by themselves: the data base lags, the client is too fast, the search is too busy.
-_PASSING = {
-    "maxlag",
-    "ratelimited",
-    "cirrussearch-too-busy-error",
-    "readonly",
-    "internal_api_error_DBQueryTimeoutError",
-}
+_PASSING = ("maxlag", "ratelimited", "readonly", "cirrussearch-too-busy", "internal_api_error_DBQueryTimeoutError")
 # Operators of CirrusSearch: `insource:/regex/` costs Wikimedia seconds, `User:` leaves the articles ...
 _OPERATORS = re.compile(r"[:/\\*?~]")
 _EXCLUDING = "-!+"  # ... and `-word` excludes
@@ -60,10 +54,17 @@ class Page:
 
 @dataclass
 class Reply:
-    """One reply: pages by id, and the parameters that ask for the rest of them; none where they are complete."""
+    """One reply.
+
+    Args:
+        pages: by id.
+        rest: parameters that ask for what is missing of them; none where nothing is.
+        sure: whether the search had nothing to warn of, such as that it found only a part in time.
+    """
 
     pages: dict[int, Page] = field(default_factory=dict)
     rest: dict[str, str] = field(default_factory=dict)
+    sure: bool = True
 
 
 def plain(query: str) -> str:
@@ -93,14 +94,18 @@ def read(content: bytes | bytearray) -> Reply:
     if "error" in reply:
         said = reply["error"] if isinstance(reply["error"], dict) else {}
         code, info = (clean(str(said.get(key, "")))[:200] for key in ("code", "info"))
-        raise ReplyError(f"error {code!r}: {info}", passing=code in _PASSING)
+        raise ReplyError(f"error {code!r}: {info}", passing=code.startswith(_PASSING))
     # Nothing found is a reply without `query`.
     pages = _typed(_typed(reply, "query", dict, {}), "pages", list, [])
-    found = Reply({page.id: page for page in map(_page, pages)})
+    found = Reply(
+        {page.id: page for page in map(_page, pages)}, sure="search" not in _typed(reply, "warnings", dict, {})
+    )
     # Without `batchcomplete` something of these pages is missing; with it only further pages are.
     if reply.get("batchcomplete") is not True:
         rest = _typed(reply, "continue", dict, {})
         found.rest = {clean(str(key))[:100]: clean(str(value))[:1000] for key, value in list(rest.items())[:20]}
+        if not found.rest:
+            raise ReplyError("a reply that is neither complete nor to be continued")
     return found
 
 
@@ -128,7 +133,7 @@ def merged(first: Reply, second: Reply) -> Reply:
     for id, page in second.pages.items():
         if id not in pages or pages[id].text is None:
             pages[id] = page
-    return Reply(pages, second.rest)
+    return Reply(pages, second.rest, first.sure and second.sure)
 
 
 def pause(value: str | None, default: float, now: datetime | None = None) -> float:

@@ -43,7 +43,7 @@ class Wikipedia:
 
     `counters` has the searches, those that the cache answered (cached), and those that failed: late (past the
     deadline), paused, spent; the calls, and those that failed: busy, status, reply, network, timeout; and the answers
-    of which texts are missing (partial).
+    of which something is missing (partial).
 
     Args:
         endpoint: address of the `api.php`.

@@ -45,6 +45,23 @@ def test_queries_of_a_search_are_one_request(opened, cluster) -> None:
     assert cluster.requests[-1].endswith(QUERY)
 
 
+def test_pieces_and_batches_make_one_collection(
+    built, section, cluster, passages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(building, "_PIECE", 30)
+    monkeypatch.setattr(building, "_BATCH", 7)
+    monkeypatch.setattr(building, "_SAY_SECONDS", 0.0)
+    said = built.fill(section())
+    assert [line.split(",")[0] for line in said] == [f"qdrant: {n} of 100 passages" for n in (30, 60, 90, 100)]
+    assert sum(request.endswith("/points") for request in cluster.requests) == 3 * 5 + 2
+    (name,) = [one.collection_name for one in cluster.model.get_aliases().aliases]
+    points, _ = cluster.model.scroll(name, limit=200, with_payload=True)
+    assert {point.id: point.payload for point in points} == {
+        row: {"row": row, "id": id, "title": title, "text": text, "url": url}
+        for row, (id, title, text, url) in enumerate(passages)
+    }
+
+
 def test_threads_search_side_by_side(opened) -> None:
     qdrant = opened()
     with ThreadPoolExecutor(8) as pool:
@@ -82,7 +99,7 @@ def test_the_same_collection_is_not_sent_twice(built, section, cluster) -> None:
 def test_a_build_that_fails_leaves_the_alias_and_the_next_begins_anew(
     built, section, cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(building, "_BATCH", 30)
+    monkeypatch.setattr(building, "_PIECE", 30)
     cluster.failing["/points"] = [200, 500, 500, 500, 500]
     with pytest.raises(InputError, match="500"), pytest.warns(UserWarning, match="Retrying"):
         built.fill(section())
@@ -98,6 +115,14 @@ def test_a_request_of_a_build_is_tried_again(built, section, cluster) -> None:
     with pytest.warns(UserWarning, match="Retrying"):
         built.fill(section())
     assert open_qdrant(built.folder, section(), built.manifest).search(["Zürich"], 1)[0]
+
+
+def test_a_server_without_metadata_is_refused_before_anything_is_sent(built, section, cluster) -> None:
+    create = cluster.model.create_collection
+    cluster.model.create_collection = lambda name, vectors_config, metadata: create(name, vectors_config)
+    with pytest.raises(InputError, match="keeps no metadata"):
+        built.fill(section())
+    assert not any(request.endswith("/points") for request in cluster.requests)
 
 
 def test_a_collection_that_has_the_aliass_name_is_left_alone(built, section, cluster) -> None:

@@ -155,6 +155,17 @@ def test_a_half_whose_other_half_has_no_call_is_shown_and_not_kept(fake, opened,
     assert len(fake.calls) == 3
 
 
+@pytest.mark.parametrize("pages", [0, 1])
+def test_what_the_search_warns_of_is_shown_and_not_kept(fake, opened, page, pages: int) -> None:
+    found = {"query": {"pages": [page(7, 1)][:pages]}} if pages else {}
+    warning = {"warnings": {"search": {"warnings": "The search timed out, only partial results are available."}}}
+    fake.script = [answer({"batchcomplete": True, **warning, **found})]
+    wikipedia = opened()
+    assert titles(wikipedia.search(["rome italy"], 3)) == [["Rome"][:pages]]
+    assert titles(wikipedia.search(["rome italy"], 3)) == [["Rome", "Italy"]]
+    assert wikipedia.counters["partial"] == 1
+
+
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("form", ["seconds", "date"])
 def test_a_pause_that_fits_is_waited_for_and_asked_once_more(fake, opened, status: int, form: str) -> None:
@@ -202,8 +213,9 @@ def test_a_host_that_refuses_twice_is_left_alone(fake, opened) -> None:
     assert len(fake.calls) == 2
 
 
-def test_a_lag_of_the_data_base_is_a_pause(fake, opened) -> None:
-    error = {"error": {"code": "maxlag", "info": "Waiting for 10.64.0.1: 6 seconds lagged.", "lag": 6}}
+@pytest.mark.parametrize("code", ["maxlag", "ratelimited", "cirrussearch-too-busy-error"])
+def test_an_error_that_passes_is_a_pause(fake, opened, code: str) -> None:
+    error = {"error": {"code": code, "info": "Waiting for 10.64.0.1: 6 seconds lagged.", "lag": 6}}
     fake.script = [answer(error, retry_after="1")]
     wikipedia = opened()
     assert titles(wikipedia.search(["rome"], 3)) == [["Rome"]]
@@ -216,6 +228,8 @@ def test_a_lag_of_the_data_base_is_a_pause(fake, opened) -> None:
     [
         ({"error": {"code": "cirrussearch-query-too-long", "info": "Too\nlong"}}, 200, "reply", "too-long"),
         ({"error": "broken"}, 200, "reply", "error"),
+        ({}, 200, "reply", "neither complete"),
+        ({"batchcomplete": "", "query": {"pages": []}}, 200, "reply", "neither complete"),
         (b"<html>", 200, "reply", "no JSON"),
         (b"[" * 100_000, 200, "reply", "no JSON"),
         ([], 200, "reply", "no object"),
