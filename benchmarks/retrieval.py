@@ -26,6 +26,7 @@ import argparse
 import contextlib
 import json
 import platform
+import signal
 import subprocess
 import sys
 import time
@@ -56,6 +57,7 @@ def _parts(text: str) -> set[str]:
 
 def main() -> None:
     """Prepare, measure, print tables."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that what was started is ended
     parser = argparse.ArgumentParser(prog="python -m benchmarks.retrieval", description=main.__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="counted rounds of everything (default 3)")
     parser.add_argument("--only", type=_parts, default=set(PARTS), metavar="PART,...", help=", ".join(PARTS))

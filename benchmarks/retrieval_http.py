@@ -46,10 +46,11 @@ class Server:
         front = psutil.Process(self._process.pid)
         return [front, *front.children(recursive=True)]
 
-    def cpu(self) -> float:
-        """Processor seconds of all its processes so far."""
+    def cpu(self) -> tuple[float, float]:
+        """Processor seconds so far: of the front, which takes requests, and of all its processes."""
         spent = [one.cpu_times() for one in self._family()]
-        return sum(one.user + one.system for one in spent)
+        seconds = [one.user + one.system for one in spent]
+        return seconds[0], sum(seconds)
 
     def memory(self) -> dict[str, float]:
         """Resident memory of all its processes, MiB: summed, private, and with what they share counted once."""
@@ -69,7 +70,7 @@ class Server:
         """
         with urllib.request.urlopen(f"{self.address}/metrics", timeout=10) as reply:  # noqa: S310  http:// it is
             lines = reply.read().decode().splitlines()
-        found = [line for line in lines if "cache" in line and "hit" in line and not line.startswith("#")]
+        found = [line for line in lines if line.split(" ")[0].endswith("cache_hits_total")]
         if not found:
             raise RuntimeError("the server's metrics do not count the hits of its cache")
         return sum(float(line.rsplit(" ", 1)[1]) for line in found)
@@ -94,9 +95,10 @@ def measure(server: Server, load: Child, job: dict[str, Any]) -> dict[str, Any]:
         RuntimeError: a reply was lost, refused, crossed or wrong, or came from the cache where it should not.
     """
     load.ask({"prepare": {**job, "address": server.address, "grace": GRACE}}, job["warm_up"] + 2 * GRACE)
-    hits, before = server.cache_hits(), server.cpu()
+    hits, (front, everything) = server.cache_hits(), server.cpu()
     found = load.ask({"go": {}}, job["seconds"] + 2 * GRACE)
-    found["cpu"] = server.cpu() - before
+    now = server.cpu()
+    found |= {"front_cpu": now[0] - front, "cpu": now[1] - everything}
     answered = server.cache_hits() - hits
     if answered != (found["queries"] if job["warm"] else 0):
         raise RuntimeError(f"the cache has answered {answered:.0f} of {found['queries']} queries")

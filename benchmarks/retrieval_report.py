@@ -15,7 +15,8 @@ def figures(found: dict[str, Any], cores: int) -> dict[str, float]:
     """One measurement in units of a query and a core.
 
     Args:
-        found: queries, wall, cpu, p50 and p99, in seconds; `client_cpu` where the clients are another process.
+        found: queries, wall, cpu, p50 and p99, in seconds; of a service also `front_cpu`, which is part of cpu, and
+            `client_cpu`, which is not.
         cores: of the machine.
     """
     queries = found["queries"]
@@ -27,12 +28,10 @@ def figures(found: dict[str, Any], cores: int) -> dict[str, float]:
         "p50_ms": 1000 * found["p50"],
         "p99_ms": 1000 * found["p99"],
     }
-    if "client_cpu" in found:
-        result["client_cpu_ms"] = 1000 * found["client_cpu"] / queries
-    return result
+    return result | {f"{key}_ms": 1000 * found[key] / queries for key in ("front_cpu", "client_cpu") if key in found}
 
 
-def best(measured: Figures, prefix: str, key: str = "queries_per_second") -> str | None:
+def best(measured: Figures, prefix: str, key: str) -> str | None:
     """The name that begins so and has the highest median."""
     names = [name for name in measured if name.startswith(prefix)]
     return max(names, key=lambda name: median(measured[name][key]), default=None)
@@ -64,8 +63,9 @@ def goals(result: dict[str, Any]) -> list[dict[str, Any]]:
     def ratio(one: float, two: float) -> float:
         return one / two
 
-    ours, theirs = best(measured, "bm25.ours."), best(measured, "bm25.bm25s.")
-    _goal(found, "bm25 in process / bm25s' best back end", [pair(ours, theirs, "queries_per_second", ratio)], 0.95)
+    for said, key in (("on the clock", "queries_per_second"), ("by processor time", "capacity")):
+        ours, theirs = best(measured, "bm25.ours.", key), best(measured, "bm25.bm25s.", key)
+        _goal(found, f"bm25 in process / bm25s' best back end, {said}", [pair(ours, theirs, key, ratio)], 0.95)
     for kind in ("bm25", "dense", "hybrid"):
         shares = [pair(f"{kind}.http.{clients}x32", f"{kind}.ours.32", "capacity", ratio) for clients in _BUSY]
         _goal(found, f"{kind} by HTTP, 32 queries a request / in process, clients' processor time apart", shares, 0.8)
@@ -100,13 +100,12 @@ def _spread(values: list[float]) -> str:
 def tables(result: dict[str, Any]) -> str:
     """The figures as tables: medians of the rounds, least and most."""
     lines = [
-        "| | queries/s | processor ms a query | p50 ms | p99 ms | the clients' own ms a query |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| | queries/s | processor ms a query | of it the front's | the clients' own | p50 ms | p99 ms |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name, one in result["figures"].items():
-        cells = [_spread(one[key]) for key in ("queries_per_second", "cpu_ms", "p50_ms", "p99_ms")]
-        clients = _spread(one["client_cpu_ms"]) if "client_cpu_ms" in one else ""
-        lines.append(f"| {result['labels'][name]} | {' | '.join(cells)} | {clients} |")
+        cells = [_spread(one[key]) if key in one else "" for key in _COLUMNS]
+        lines.append(f"| {result['labels'][name]} | {' | '.join(cells)} |")
     lines += ["", "| memory, MiB | opened | after searches |", "| --- | --- | --- |"]
     for name, one in result["memory"].items():
         told = [
@@ -131,6 +130,7 @@ def tables(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+_COLUMNS = ("queries_per_second", "cpu_ms", "front_cpu_ms", "client_cpu_ms", "p50_ms", "p99_ms")
 _MEMORY = {
     "rss": "resident",
     "private": "private",
