@@ -33,7 +33,7 @@ KS = (3, 10)
 ORACLE_K = 3
 _MEASURES = ("recall", "all_support", "mrr", "oracle", "headroom")
 # Queries of one call: an index in this process gains nothing by more, and one behind a network has a deadline.
-_BATCH = 256
+_BATCH = 64
 
 
 @dataclass(frozen=True)

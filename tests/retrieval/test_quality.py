@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tasks import params
 from tasks.errors import InputError
 from tasks.retrieval import Hit, Passage, open_retriever, quality
 from tasks.retrieval.build import build
@@ -106,7 +107,7 @@ def test_many_queries_are_asked_in_calls_of_bounded_size() -> None:
     retriever = Ranked({f"q{n}": f"{n}" for n in range(600)})
     asked = [row("s", f"q{n}", [str(n)[0]]) for n in range(600)]
     assert quality.measure(retriever, questions(*asked))["recall"]["s"]["3"] == 1.0
-    assert [len(queries) for queries, _ in retriever.asked] == [256, 256, 88]
+    assert [len(queries) for queries, _ in retriever.asked] == [64] * 9 + [24]
     assert [query for queries, _ in retriever.asked for query in queries] == [f"q{n}" for n in range(600)]
 
 
@@ -185,15 +186,16 @@ PUBLISHED = {
 
 @pytest.mark.slow
 @pytest.mark.skipif(not REAL.is_dir(), reason="the real data sets are not beside this checkout")
-def test_the_real_sets_are_found_as_well_as_was_measured_before(tmp_path: Path, defaults) -> None:
+def test_the_real_sets_are_found_as_well_as_was_measured_before(
+    tmp_path: Path, defaults, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = pyarrow.json.read_json(REAL / "corpus/wiki_passages.jsonl.gz")
     names = ("id", "title", "text")
     pq.write_table(pa.table({name: table[name].cast(pa.string()) for name in names}), tmp_path / "corpus.parquet")
-    index = defaults.index.model_copy(
-        update={"build": ["bm25"], "bm25": defaults.index.bm25.model_copy(update={"k1": 1.5, "stemmer": "english"})}
-    )
+    monkeypatch.chdir(Path(__file__).parents[2])
+    section = {**params.resolve("retrievers")["index"], "build": ["bm25"]}
     (tmp_path / "index").mkdir()
-    build(tmp_path / "corpus.parquet", tmp_path / "index", index, print, retrieval=defaults.retrieval)
+    build(tmp_path / "corpus.parquet", tmp_path / "index", params.Index.model_validate(section), print)
     lines = [line for name in PUBLISHED for line in (REAL / f"qa/{name}.test.jsonl").read_text().splitlines()]
     asked = [
         row(one["data_source"], one["question"], one["gold_passage_ids"], one["supporting_titles"], one["hops"])
@@ -203,6 +205,7 @@ def test_the_real_sets_are_found_as_well_as_was_measured_before(tmp_path: Path, 
     for source, (*published, oracle) in PUBLISHED.items():
         of = found["by_title"][source]
         measured = [*of["recall"].values(), *of["all_support"].values()]
-        assert all(ours >= theirs - 5e-4 for ours, theirs in zip(measured, published, strict=True)), (source, of)
+        worse = [(ours, theirs) for ours, theirs in zip(measured, published, strict=True) if ours < theirs - 5e-4]
+        assert not worse, source
         assert oracle is None or of["oracle"]["3"] >= oracle - 5e-4
         assert found["headroom"][source] > 0
