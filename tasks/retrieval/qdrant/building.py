@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -63,11 +64,14 @@ def build(
 
     aside = folder / f".{FOLDER}.partial"
     shutil.rmtree(aside, ignore_errors=True)
-    client = QdrantClient(path=str(aside))
-    try:
-        _fill(client, name, vectors, table, about, say)
-    finally:
-        client.close()
+    # The client waits for the disk after every point: a temporary folder is often in memory, or TMPDIR can name one.
+    with tempfile.TemporaryDirectory(prefix="forager-qdrant-") as temporary:
+        client = QdrantClient(path=temporary)
+        try:
+            _fill(client, name, vectors, table, about, say)
+        finally:
+            client.close()
+        shutil.copytree(temporary, aside)
     os.replace(aside, folder / FOLDER)
 
 

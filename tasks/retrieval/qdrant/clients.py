@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import weakref
@@ -24,6 +25,13 @@ MEND = "build it with `dvc repro index`"
 
 _opened: weakref.WeakValueDictionary[tuple[int, int], QdrantClient] = weakref.WeakValueDictionary()
 _opening = threading.Lock()
+
+
+@atexit.register
+def _close() -> None:
+    """Close what is open: the client tries it as late as when the interpreter can import nothing any more."""
+    for client in list(_opened.values()):
+        client.close()
 
 
 class Embedded:

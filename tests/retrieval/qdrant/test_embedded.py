@@ -105,6 +105,16 @@ def test_another_process_is_told_how_to_share_it(built, opened) -> None:
     assert qdrant.search(["Zürich"], 1)[0][0].passage.id == "p99"
 
 
+def test_a_process_that_has_it_open_ends_without_a_word(built, opened) -> None:
+    code = (
+        "import sys; from pathlib import Path; from tasks.retrieval.qdrant.clients import Embedded\n"
+        "kept = Embedded(Path(sys.argv[1]) / 'qdrant'); print(kept.collection('forager')[1]['points'])"
+    )
+    command = [sys.executable, "-c", code, str(built.folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("100\n", "")
+
+
 def test_a_collection_of_another_corpus_is_refused(built, retrieval) -> None:
     built.fill(retrieval("qdrant"), corpus_sha256="0" * 64)
     with pytest.raises(InputError, match="corpus_sha256 is 0000"):
