@@ -83,6 +83,7 @@ class Answering:
         finally:
             timer.cancel()
             watching.cancel()
+            job.abandon()
             self._queue.ended(job)
 
     def _expire(self, job: Job) -> None:

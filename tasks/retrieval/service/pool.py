@@ -48,7 +48,8 @@ class Pool:
         on_loss: called with the queries that a lost worker had.
 
     Attributes:
-        opened: what the index is, once all workers have opened it.
+        opened: what the index is, once a worker has opened it.
+        restarts: workers that were lost.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Pool:
         self._queue = queue
         self._on_batch, self._on_answer, self._on_loss = on_batch, on_answer, on_loss
         self.opened: Opened | None = None
+        self.restarts = 0
 
     @property
     def workers(self) -> int:
@@ -121,6 +123,7 @@ class Pool:
             except (TimeoutError, WorkerLostError) as error:
                 log.warning("a worker is started anew: %s", str(error) or "it took too long")
                 slot.ready = False
+                self.restarts += 1
                 self._on_loss(batch)
                 self._queue.give_back(batch)
                 await self._replace(slot)

@@ -29,11 +29,11 @@ class Spec:
     """What each worker opens.
 
     Attributes:
-        index: folder of the index; None where there is none.
+        index: folder of the index.
         retrieval: the section of that name as plain values.
     """
 
-    index: str | None
+    index: str
     retrieval: dict[str, Any]
 
     def dump(self) -> str:
@@ -70,10 +70,9 @@ class Searcher:
     """
 
     def __init__(self, spec: Spec) -> None:
-        index = None if spec.index is None else Path(spec.index)
+        index = Path(spec.index)
         retrieval = Retrieval.model_validate({**spec.retrieval, "server": None})
         self._retriever = open_retriever(index, retrieval)
-        assert index is not None  # or the line above had refused it
         facts = manifest.read(index)
         self._retriever.search([_TRIAL], retrieval.topk)  # the first search loads and compiles
         start = time.perf_counter()

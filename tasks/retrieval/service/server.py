@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Lifespan, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tasks.retrieval.service.answering import Answering
 from tasks.retrieval.service.metrics import Metrics
@@ -59,16 +59,13 @@ async def _body(request: Request) -> bytes:
     return bytes(content)
 
 
-def create_app(
-    answering: Answering, *, retriever: str, topk: int, lifespan: Lifespan[Starlette] | None = None
-) -> Starlette:
+def create_app(answering: Answering, *, retriever: str, topk: int) -> Starlette:
     """The server's application.
 
     Args:
         answering: what answers; somebody else starts its workers and ends them.
         retriever: its name, for `/ready`.
         topk: passages a query where a request does not say.
-        lifespan: what is done before the first request and after the last.
     """
     metrics = answering.metrics
     most = min(MOST_QUERIES, answering.queue)
@@ -105,6 +102,7 @@ def create_app(
         except RequestError as error:
             raise HTTPException(error.status, error.detail) from None
         except GoneError:
+            metrics.disconnected.inc()
             return Response(status_code=499)  # nobody reads it
         except FailedError as error:
             raise HTTPException(500, str(error)) from None
@@ -137,7 +135,6 @@ def create_app(
             Route("/metrics", counted),
         ],
         exception_handlers={HTTPException: refused, Exception: broken},
-        lifespan=lifespan,
     )
     app.add_middleware(_Counting, metrics=metrics)
     return app

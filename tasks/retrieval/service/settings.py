@@ -74,6 +74,8 @@ class Settings:
             InputError: that cannot be served.
         """
         key = "retrieval.retriever"
+        if index is None:
+            raise InputError("there is no index to serve", where="retrieval.server", mend="name ingest.corpus")
         if retrieval.retriever == "wikipedia":
             raise InputError("the server searches an index, and 'wikipedia' has none", where=key)
         if retrieval.retriever == "qdrant" and retrieval.qdrant.url is None and retrieval.workers > 1:
@@ -83,7 +85,7 @@ class Settings:
             raise InputError(f"at most {MOST_TOPK} passages a query", where="retrieval.topk")
         if queue < 1 or cache < 0:
             raise InputError("the queue must hold a query at least, and the cache no less than 0 MiB")
-        spec = Spec(None if index is None else str(index.absolute()), retrieval.model_dump(mode="json"))
+        spec = Spec(str(index.absolute()), retrieval.model_dump(mode="json"))
         return cls(spec, retrieval.workers, queue, retrieval.seconds, cache)
 
     def maker(self) -> tuple[Callable[[], ProcessWorker], Nursery]:
@@ -93,11 +95,10 @@ class Settings:
             InputError: there is no index.
         """
         modules = [*_ENGINES[self.retriever]]
-        if self.spec.index is not None:
-            encoder = manifest.read(Path(self.spec.index))["parts"].get("encoder")
-            if encoder is not None and self.retriever != "bm25":
-                ours = encoder["encoder"] == "ngrams"
-                modules.append("tasks.retrieval.encoders.ngrams" if ours else "sentence_transformers")
+        encoder = manifest.read(Path(self.spec.index))["parts"].get("encoder")
+        if encoder is not None and self.retriever != "bm25":
+            ours = encoder["encoder"] == "ngrams"
+            modules.append("tasks.retrieval.encoders.ngrams" if ours else "sentence_transformers")
         # Each worker has its share of the cores, or they would take turns at all of them.
         share = str(max(1, (os.cpu_count() or 1) // self.workers))
         environment = {**dict.fromkeys(_THREADS, share), "TOKENIZERS_PARALLELISM": "false", **os.environ}

@@ -81,6 +81,10 @@ class Job:
         if not self.over:
             self._future.set_exception(error)
 
+    def abandon(self) -> None:
+        """End it, unless it has ended: nobody waits for it any more."""
+        self._future.cancel()
+
     async def wait(self) -> bytes:
         """The whole answer.
 
