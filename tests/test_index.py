@@ -84,6 +84,16 @@ def test_what_is_not_built_is_not_measured(stage) -> None:
     assert not (made.out / "dense").exists()
 
 
+def test_qdrant_is_measured_like_the_others_and_finds_what_dense_finds(stage) -> None:
+    # In fewer dimensions many passages are equally near, and each engine puts them in an order of its own.
+    section = {"build": ["dense", "qdrant"], "dense": {"dimensions": 256}}
+    figures = index.run(stage(index=section, retrieval={"retriever": "qdrant"}))
+    assert set(figures["recall"]) == {"dense", "qdrant"}
+    for name in ("recall", "oracle", "by_hops"):
+        assert figures[name]["qdrant"] == figures[name]["dense"], name
+    assert figures["lowest_recall_at_3"] == min(at["3"] for at in figures["recall"]["qdrant"].values())
+
+
 def test_of_wikipedia_nothing_is_measured_and_the_gate_has_no_figure(stage, capsys) -> None:
     made = stage(retrieval=WIKIPEDIA, index={"build": ["bm25"]})
     figures = index.run(made)
