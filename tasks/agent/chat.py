@@ -6,11 +6,13 @@ over the border of two writers, and foreign text can hold none of the tokenizer'
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal
 from typing import Protocol as Interface
 
+from tasks.agent.fitting import shares
 from tasks.agent.protocols.base import Observation
 from tasks.errors import InputError
 
@@ -18,6 +20,7 @@ from tasks.errors import InputError
 # would escape what a message says.
 _SAID, _BODY = "\ue000said\ue001", '\ue000"body"\n.\ue001'
 LONGEST_TOKEN = 32  # characters; what is longer than so many a token is cut before it is encoded
+_CUT_THROUGH = re.compile(r"<[\s/]*[^\s<>]*\Z")  # a word's beginning could pass for a tag
 _MEND = "choose another model, or the protocol search-r1"
 
 
@@ -57,6 +60,7 @@ class Chat:
         self._schemas = list(schemas) or None
         self._frame = lru_cache(maxsize=64)(self._framed)
         self._fixed = lru_cache(maxsize=256)(self._encode)
+        self.foreign = lru_cache(maxsize=32)(self._foreign)
         self._special = {token for token, kept in tokenizer.added_tokens_decoder.items() if kept.special}
         added = {str(token): token.special for token in tokenizer.added_tokens_decoder.values()}
         # Tags that are no special tokens, such as Qwen's <tool_call>, are marks too; words in a vocabulary are not.
@@ -96,19 +100,29 @@ class Chat:
         """
         return [token for _, ids in self._said(observation, limit, turn_ended) for token in ids]
 
+    def length(self, observation: Observation, limit: int, *, turn_ended: bool) -> int:
+        """How many tokens it would take if nothing were cut; right up to `limit`."""
+        return sum(len(ids) for _, ids, _ in self._coded(observation, limit, turn_ended))
+
     def pieces(self, observation: Observation, limit: int, *, turn_ended: bool) -> list[str]:
         """The texts whose token ids, each encoded by itself, are `observation_ids`."""
         return [text for text, _ in self._said(observation, limit, turn_ended)]
 
     def _said(self, observation: Observation, limit: int, turn_ended: bool) -> list[tuple[str, list[int]]]:
         """Text by text with its token ids, bodies cut."""
-        pieces = self._pieces(observation, turn_ended)
-        said = [self._foreign(text, limit) if foreign else (text, self._fixed(text)) for text, foreign in pieces]
-        bodies = [ids for (_, ids), (_, foreign) in zip(said, pieces, strict=True) if foreign]
-        fixed = sum(len(ids) for _, ids in said) - sum(map(len, bodies))
-        rooms = iter(_shares([len(ids) for ids in bodies], max(0, limit - fixed)))
-        cut = [self._cut(*one, next(rooms)) if foreign else one for one, (_, foreign) in zip(said, pieces, strict=True)]
+        coded = self._coded(observation, limit, turn_ended)
+        bodies = [len(ids) for _, ids, foreign in coded if foreign]
+        fixed = sum(len(ids) for _, ids, _ in coded) - sum(bodies)
+        rooms = iter(shares(bodies, max(0, limit - fixed)))
+        cut = [self._cut(text, ids, next(rooms)) if foreign else (text, ids) for text, ids, foreign in coded]
         return [(text, ids) for text, ids in cut if ids]
+
+    def _coded(self, observation: Observation, limit: int, turn_ended: bool) -> list[tuple[str, list[int], bool]]:
+        """Text by text with its token ids and whether it is foreign; hardly more of a body than `limit` ids."""
+        return [
+            (*(self.foreign(text, limit) if foreign else (text, self._fixed(text))), foreign)
+            for text, foreign in self._pieces(observation, turn_ended)
+        ]
 
     def _pieces(self, observation: Observation, turn_ended: bool) -> list[tuple[str, bool]]:
         """Text by text, with whether it is foreign and may be cut."""
@@ -186,18 +200,9 @@ class Chat:
         while len(ids) > room:
             # A character that is cut through decodes to U+FFFD.
             text = self.tokenizer.decode(ids[:kept], skip_special_tokens=False).rstrip("\ufffd")
+            text = _CUT_THROUGH.sub("", text)
             cut = self._encode(text)
             if len(cut) <= room:
                 return text, cut
             kept -= 1
         return text, ids
-
-
-def _shares(lengths: Sequence[int], room: int) -> list[int]:
-    """Room for each of several texts: evenly, and what a short one leaves goes to the longer ones."""
-    shares = [0] * len(lengths)
-    waiting = sorted(range(len(lengths)), key=lambda n: lengths[n])
-    for done, n in enumerate(waiting):
-        shares[n] = min(lengths[n], room // (len(waiting) - done))
-        room -= shares[n]
-    return shares

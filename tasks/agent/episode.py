@@ -20,6 +20,7 @@ from tasks.agent.answering import read_answer
 from tasks.agent.budget import Budget
 from tasks.agent.chat import Chat
 from tasks.agent.environments import Environment
+from tasks.agent.fitting import shown
 from tasks.agent.interactions import Interaction
 from tasks.agent.protocols import Action, Call, Observation, Protocol
 from tasks.agent.toolbox import Tools
@@ -230,10 +231,19 @@ class _Episode:
             return "tool"
         notice = protocol.last_turn if self._asks_for_answer_next() else ""
         numbers = dict(self.numbers)
-        if self._append(protocol.show(results, numbers, notice), "observation"):
+        seen = shown(
+            results,
+            numbers,
+            notice,
+            protocol=protocol,
+            chat=self._setup.chat,
+            limit=budget.max_observation_tokens,
+            turn_ended=self._ended,
+        )
+        if self._append(seen, "observation"):
             # A passage that the budget has cut away was not shown, and cannot be cited.
-            shown = protocol.numbered(trajectory.segments[-1].text)
-            self.numbers |= {key: number for key, number in numbers.items() if number in shown}
+            legible = protocol.numbered(trajectory.segments[-1].text)
+            self.numbers |= {key: number for key, number in numbers.items() if number in legible}
             trajectory.forced_answer |= bool(notice)
             return None
         return None if budget.force_answer and self._force() else "length"

@@ -121,7 +121,7 @@ class Connections:
             TooLongError: the reply is too long.
         """
         waiting = {"timeout": {"pool": _left(httpcore.PoolTimeout)}}
-        sent: dict[bytes | str, bytes | str] = {**(headers or {})}
+        sent: list[tuple[bytes | str, bytes | str]] = [*(headers or {}).items()]
         url = f"{self._address}{path}"
         with self._pool.stream(method, url, headers=sent, content=content, extensions=waiting) as response:
             body = bytearray()

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from tasks.agent.demonstrations.form import Segment
 from tasks.agent.episode import Setup
+from tasks.agent.fitting import shown
 from tasks.agent.protocols import Call, Observation
 from tasks.agent.toolbox import Passage
 
@@ -56,10 +57,18 @@ class Script:
         self.passages += self.found
         forced = budget.force_answer and self._turns + 1 >= budget.max_turns
         numbers = dict(self.numbers)
-        text = self._show(protocol.show(results, numbers, protocol.last_turn if forced else ""))
+        seen = shown(
+            results,
+            numbers,
+            protocol.last_turn if forced else "",
+            protocol=protocol,
+            chat=setup.chat,
+            limit=budget.max_observation_tokens,
+            turn_ended=protocol.ends_turn,
+        )
         # As in an episode: what the budget has cut away was not shown.
-        shown = protocol.numbered(text)
-        self.numbers |= {key: number for key, number in numbers.items() if number in shown}
+        legible = protocol.numbered(self._show(seen))
+        self.numbers |= {key: number for key, number in numbers.items() if number in legible}
         return all(result.failure is None for result in results)
 
     def answer(self, turn: str) -> None:

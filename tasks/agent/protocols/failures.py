@@ -10,6 +10,8 @@ _WORDS: dict[Failure, str] = {
     "arguments": "the arguments do not fit.",
     "timeout": "it took too long.",
     "raised": "it broke.",
+    "unavailable": "it is not available now.",
+    "spent": "no more calls may be made for this question.",
     "state": "it broke.",
     "result": "it brought nothing that can be shown.",
     "worker": "it broke.",

@@ -25,7 +25,9 @@ from tasks.agent.toolbox.state import State
 from tasks.errors import InputError, import_file
 
 # Why a call brought no result; counted in the trajectory, and named to the policy in the system's own words.
-Failure = Literal["unknown", "arguments", "timeout", "raised", "state", "result", "worker", "surplus"]
+Failure = Literal[
+    "unknown", "arguments", "timeout", "raised", "unavailable", "spent", "state", "result", "worker", "surplus"
+]
 
 # No tool's name, in any case: tags of the protocols, and the record's name for the simulated user.
 RESERVED = frozenset(
@@ -142,6 +144,11 @@ class Tool:
         Args:
             arguments: an object of `Arguments`.
             state: what the tool remembers of this trajectory, empty at first.
+
+        Raises:
+            UnavailableError: what it needs cannot be had now; the call fails as `unavailable`, or as `spent`.
+            InputError: the parameters are wrong, and every call will fail: the stage ends.
+            Exception: the call fails as `raised`.
         """
         raise NotImplementedError
 

@@ -103,17 +103,22 @@ class ToolClient:
             HTTPError: no answer, or one that is no success.
             TimeoutError: it took longer than a call and the margin.
             ValueError: the answer is no JSON, or too long.
+            InputError: a tool has found that the parameters are wrong.
         """
         async with asyncio.timeout(self._limits.seconds + MARGIN):
             request = self._client().stream("POST", "/get_observation", content=json.dumps(body).encode())
             async with request as response:
-                response.raise_for_status()
+                if response.status_code != httpx.codes.CONFLICT:
+                    response.raise_for_status()
                 content = bytearray()
                 async for part in response.aiter_bytes():
                     content += part
                     if len(content) > MOST_BYTES:
                         raise ValueError(f"a reply of more than {MOST_BYTES:,} bytes")
-        return json.loads(content)
+        reply = json.loads(content)
+        if response.status_code == httpx.codes.CONFLICT:
+            raise InputError(str(reply["detail"]), where=f"the tool server at {self._address}")
+        return reply
 
     def _client(self) -> httpx.AsyncClient:
         loop = asyncio.get_running_loop()

@@ -108,7 +108,11 @@ class Pool:
         await asyncio.gather(*(slot.worker.kill() for slot in self._slots))
 
     async def call(self, trajectory_id: str, calls: Sequence[Call]) -> list[Result]:
-        """Run one turn's calls in the trajectory's worker; a result for each, in their order, failed or not."""
+        """Run one turn's calls in the trajectory's worker; a result for each, in their order, failed or not.
+
+        Raises:
+            InputError: a tool has found that the parameters are wrong.
+        """
         slot = self._slot(trajectory_id)
         slot.used[trajectory_id] = time.monotonic()
         start = time.perf_counter()
@@ -143,10 +147,16 @@ class Pool:
         return self._slots[zlib.crc32(trajectory_id.encode("utf-8", "surrogatepass")) % len(self._slots)]
 
     async def _ask(self, slot: _Slot, trajectory_id: str, calls: Sequence[Call]) -> list[Result] | None:
-        """The worker's results; None when it brings none, or another trajectory's."""
+        """The worker's results; None when it brings none, or another trajectory's.
+
+        Raises:
+            InputError: see `call`.
+        """
         try:
             async with asyncio.timeout(self._patience):
                 answer = await self._asked(slot, trajectory_id, calls)
+            if answer.get("trajectory") == trajectory_id and isinstance(answer.get("error"), str):
+                raise InputError(answer["error"])
             results = wire.load_results(answer.get("results"))
         except (TimeoutError, WorkerLostError, ValueError, RecursionError) as error:
             log.warning("trajectory %r: %s", trajectory_id, error or "no answer from its worker")

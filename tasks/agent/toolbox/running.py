@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from tasks.agent.toolbox.base import Context, Failure, Passage, Result, Tool, blaming, tool_classes
 from tasks.agent.toolbox.bounded import bounded
 from tasks.agent.toolbox.state import ForeignStateError, State
+from tasks.errors import InputError, UnavailableError
 
 if TYPE_CHECKING:
     from tasks.agent.protocols.base import Call
@@ -57,7 +58,11 @@ class Tools(Interface):
         ...
 
     async def call(self, trajectory_id: str, calls: Sequence[Call]) -> list[Result]:
-        """Run one turn's calls side by side; a result for each, in their order, failed or not."""
+        """Run one turn's calls side by side; a result for each, in their order, failed or not.
+
+        Raises:
+            InputError: a tool has found that the parameters are wrong.
+        """
         ...
 
     async def release(self, trajectory_id: str) -> None:
@@ -140,13 +145,24 @@ class Toolbox:
         return outcome if isinstance(outcome, Result) else _failed(outcome)
 
     async def _bounded(self, state: State, work: Callable[[], Any]) -> Result | Failure:
-        """Run `work` with the state at hand; its outcome as a result, or why there is none."""
+        """Run `work` with the state at hand; its outcome as a result, or why there is none.
+
+        Raises:
+            InputError: of `work`.
+        """
         try:
             return await bounded(lambda: fitted(work(), self._limits.characters), self._limits.seconds, state.entered())
         except TimeoutError:
             return "timeout"
         except ForeignStateError:
             return "state"
+        except UnavailableError as error:
+            if error.spent:
+                return "spent"
+            log.warning("a tool is not available: %s", error)
+            return "unavailable"
+        except InputError:
+            raise
         except Exception:
             log.exception("a tool has failed")
             return "raised"

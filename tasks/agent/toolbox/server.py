@@ -14,6 +14,7 @@ from tasks.agent.toolbox import wire
 from tasks.agent.toolbox.base import Failure
 from tasks.agent.toolbox.pool import Pool
 from tasks.agent.toolbox.requests import Item, RequestError, read_items, read_turn
+from tasks.errors import InputError
 
 MOST_BYTES = 1 << 22  # of a request; while a turn of that length is read, the server does nothing else
 # A call with one of these was none: it counts as an action that was not valid.
@@ -130,6 +131,8 @@ def create_app(pool: Pool, protocol: Protocol) -> FastAPI:
             answers = await answering.answer(read_items(body))
         except RequestError as error:
             raise HTTPException(400, str(error)) from None
+        except InputError as error:
+            raise HTTPException(409, str(error)) from None
         observations, dones, valids = map(list, zip(*answers, strict=True))
         return JSONResponse({"observations": observations, "dones": dones, "valids": valids})
 

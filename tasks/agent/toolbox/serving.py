@@ -17,10 +17,10 @@ START = OPENING + 60.0  # seconds from the command to a server that is ready
 
 @contextlib.contextmanager
 def serving(playing: Playing, *, index: Path | None, say: Callable[[str], None]) -> Iterator[Playing]:
-    """See to it that the tool server is ready before anything is played.
+    """See to it that the servers are ready before anything is played: the one that searches, then that of the tools.
 
-    With `tools.server: start` one is started at a free port of this machine, as a child that carries the workspace's
-    mark, and ended at the end.
+    One that says `start` is started at a free port of this machine, as a child that carries the workspace's mark, and
+    ended at the end. The tools search by the first, wherever they run.
 
     Args:
         playing: the sections that episodes are played by.
@@ -31,8 +31,25 @@ def serving(playing: Playing, *, index: Path | None, say: Callable[[str], None])
         the sections, with an address or null where they said `start`.
 
     Raises:
-        InputError: a tool is unknown or cannot be opened, the server is not ready, or it did not start in time.
+        InputError: a tool is unknown or cannot be opened, a server is not ready, or it did not start in time.
     """
+    with _retrieval(playing, index, say) as searching, _tools(searching, index, say) as ready:
+        yield ready
+
+
+@contextlib.contextmanager
+def _retrieval(playing: Playing, index: Path | None, say: Callable[[str], None]) -> Iterator[Playing]:
+    if playing.retrieval.server is None:
+        yield playing
+        return
+    from tasks.retrieval.service.serving import retrieval_server
+
+    with retrieval_server(playing.retrieval, index, say) as retrieval:
+        yield playing.model_copy(update={"retrieval": retrieval})
+
+
+@contextlib.contextmanager
+def _tools(playing: Playing, index: Path | None, say: Callable[[str], None]) -> Iterator[Playing]:
     tools = playing.tools
     if tools.server is None:
         yield playing

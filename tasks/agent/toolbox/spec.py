@@ -132,7 +132,10 @@ class Answering:
         self._running = 0
 
     async def answer(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Run a trajectory's `{"calls": [...]}`, free it (`{"release": true}`), or say how things stand (`{}`)."""
+        """Run a trajectory's `{"calls": [...]}`, free it (`{"release": true}`), or say how things stand (`{}`).
+
+        Where a tool has found that the parameters are wrong, the answer is `{"trajectory": ..., "error": ...}`.
+        """
         if not message.get("calls") and not message.get("release"):
             threads = sum(thread.name == THREAD for thread in threading.enumerate())
             return {"hung": threads - self._running}
@@ -144,6 +147,8 @@ class Answering:
         self._running += len(calls)
         try:
             results = await self.toolbox.call(trajectory, calls)
+        except InputError as error:
+            return {"trajectory": trajectory, "error": str(error)}
         finally:
             self._running -= len(calls)
         return {"trajectory": trajectory, "results": wire.dump_results(results)}

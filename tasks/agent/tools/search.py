@@ -1,13 +1,13 @@
-"""Search in the index that stage `index` has built."""
+"""Search, in whatever the section `retrieval` names."""
 
 from __future__ import annotations
 
+import threading
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
 from tasks.agent.tools import Context, Passage, Result, State, Tool, register
-from tasks.errors import InputError
 
 
 class Query(BaseModel):
@@ -25,17 +25,22 @@ class Search(Tool):
     Arguments = Query
 
     def __init__(self, context: Context) -> None:
-        from tasks.retrieval import open_retriever
+        from tasks.retrieval import manifest, open_retriever
 
-        if context.index is None:
-            raise InputError("the tool search needs an index", where="tools.names", mend="leave it out")
-        self._retriever, self._topk = open_retriever(context.index, context.retrieval), context.retrieval.topk
+        index, retrieval = context.index, context.retrieval
+        # A server must search the corpus whose questions are played.
+        corpus = manifest.read(index)["corpus_sha256"] if retrieval.server is not None and index is not None else None
+        self._retriever, self._topk = open_retriever(index, retrieval, corpus), retrieval.topk
+        self._opening = threading.Lock()
 
     @classmethod
     def usage(cls) -> str:
         return "<search> query </search> looks passages up; they come back inside <information> </information>."
 
     def call(self, arguments: Query, state: State) -> Result:
-        hits: list[Any] = self._retriever.search([arguments.query], self._topk)[0]
+        with self._opening:  # calls of one turn come side by side
+            if "session" not in state:
+                state["session"] = self._retriever.session()
+        hits: list[Any] = state["session"].search([arguments.query], self._topk)[0]
         found = tuple(Passage(str(hit.passage.id), hit.passage.title, hit.passage.text) for hit in hits)
         return Result("" if found else "No results.", found)

@@ -88,6 +88,17 @@ def test_another_trajectorys_state_is_out_of_reach(client: ToolClient) -> None:
     assert (result.failure, result.text) == ("state", "")
 
 
+def test_what_cannot_be_had_and_parameters_that_are_wrong_come_through(server: Any, client: ToolClient) -> None:
+    before = {kind: metric(server, f'failures_total{{kind="{kind}"}}') for kind in ("unavailable", "spent")}
+    results = ask(client, "unavailable", "spent", trajectory="without")
+    assert [(one.failure, one.text) for one in results] == [("unavailable", ""), ("spent", "")]
+    for kind, count in before.items():
+        assert metric(server, f'failures_total{{kind="{kind}"}}') == count + 1
+    with pytest.raises(InputError, match=rf"{server.address}: retrieval\.server: another corpus; start it anew"):
+        ask(client, "wrong")
+    assert ask(client, "fine", trajectory="after it")[0].text == "fine 1"
+
+
 def test_the_state_of_a_trajectory_lasts_until_its_end(server: Any, client: ToolClient) -> None:
     before = metric(server, "trajectories")
     assert [ask(client, "fine", trajectory="t")[0].text for _ in range(2)] == ["fine 1", "fine 2"]
