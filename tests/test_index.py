@@ -16,7 +16,7 @@ from tasks.retrieval import open_retriever
 
 PASSAGES = [(f"p{n}", f"City {n}", f"City {n} lies in land {n % 3}.", None) for n in range(12)]
 WIKIPEDIA = {"retriever": "wikipedia", "wikipedia": {"contact": "us@example.org"}}
-LOWEST = ("lowest_recall_at_3", "lowest_all_support_at_10", "lowest_mrr")
+LOWEST = ("lowest_recall_at_3", "lowest_all_support_at_10", "lowest_mrr", "lowest_oracle_at_3")
 
 
 @pytest.fixture
@@ -71,6 +71,7 @@ def test_the_lowest_figures_are_the_configured_retrievers(stage) -> None:
     assert figures["lowest_recall_at_3"] == min(at["3"] for at in figures["recall"]["dense"].values())
     assert figures["lowest_all_support_at_10"] == min(at["10"] for at in figures["all_support"]["dense"].values())
     assert figures["lowest_mrr"] == min(figures["mrr"]["dense"].values())
+    assert figures["lowest_oracle_at_3"] == min(at["3"] for at in figures["oracle"]["dense"].values())
 
 
 def test_a_server_is_not_asked(stage) -> None:

@@ -177,13 +177,14 @@ def lowest(figures: Mapping[str, Any], retriever: str) -> dict[str, float | None
 
     Args:
         figures: `{MEASURE: {RETRIEVER: {SOURCE: value}}}`.
-        retriever: whose; where it was not measured, all is None.
+        retriever: whose; where it was not measured, all is None, and so is the oracle's where no source has one.
     """
-    recall, support, mrr = (figures.get(name, {}).get(retriever, {}) for name in ("recall", "all_support", "mrr"))
+    recall, support, mrr, oracle = (figures.get(name, {}).get(retriever, {}) for name in _MEASURES[:-1])
     return {
         "lowest_recall_at_3": min((at["3"] for at in recall.values()), default=None),
         "lowest_all_support_at_10": min((at["10"] for at in support.values()), default=None),
         "lowest_mrr": min(mrr.values(), default=None),
+        "lowest_oracle_at_3": min((at["3"] for at in oracle.values() if at["3"] is not None), default=None),
     }
 
 

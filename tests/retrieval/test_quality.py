@@ -138,11 +138,13 @@ def test_the_lowest_figures_are_those_of_the_source_served_worst() -> None:
         "recall": {"bm25": {"a": {"3": 0.9, "10": 1.0}, "b": {"3": 0.4, "10": 0.5}}},
         "all_support": {"bm25": {"a": {"3": 0.1, "10": 0.2}, "b": {"3": 0.3, "10": 0.5}}},
         "mrr": {"bm25": {"a": 0.7, "b": 0.8}},
+        "oracle": {"bm25": {"a": {"3": None}, "b": {"3": 0.9}}},
     }
     assert quality.lowest(figures, "bm25") == {
         "lowest_recall_at_3": 0.4,
         "lowest_all_support_at_10": 0.2,
         "lowest_mrr": 0.7,
+        "lowest_oracle_at_3": 0.9,
     }
     assert set(quality.lowest(figures, "wikipedia").values()) == {None}
 
