@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.errors import InputError
-from tasks.retrieval.qdrant.clients import FOLDER, connection, explained
+from tasks.retrieval.qdrant.clients import FOLDER, connection, explained, require_library
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,8 +53,9 @@ def build(
         encoder: parameters of what made the vectors, kept with the collection.
 
     Raises:
-        InputError: the cluster does not take it.
+        InputError: the client is not installed, or the cluster does not take it.
     """
+    require_library()
     about = {"corpus_sha256": corpus_sha256, "encoder": dict(encoder), "passages": table.num_rows}
     name, url = retrieval.qdrant.collection, retrieval.qdrant.url
     if url is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import importlib.util
 import os
 import threading
 import weakref
@@ -108,6 +109,16 @@ class Cluster:
             return in_time(self._client.query_batch_points(collection, requests), self._seconds)
         except _failures() as error:
             raise UnavailableError(f"qdrant at {self._url}: {_said(error)}") from error
+
+
+def require_library() -> None:
+    """Make sure that the client is installed; it is an extra.
+
+    Raises:
+        InputError: it is not.
+    """
+    if importlib.util.find_spec("qdrant_client") is None:
+        raise InputError("qdrant-client is not installed", where="Qdrant", mend="install the extra `qdrant`")
 
 
 def _described(info: models.CollectionInfo, count: models.CountResult) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from tasks.errors import InputError, UnavailableError
 from tasks.retrieval.encoders import Encoder, open_encoder
 from tasks.retrieval.passages import Passage
-from tasks.retrieval.qdrant.clients import FOLDER, MEND, Cluster, Embedded
+from tasks.retrieval.qdrant.clients import FOLDER, MEND, Cluster, Embedded, require_library
 from tasks.retrieval.retriever import Hit
 
 
@@ -23,13 +23,17 @@ def open_qdrant(index: Path, retrieval: Any, manifest: Mapping[str, Any]) -> Qdr
 
     Raises:
         InputError: there is no such collection, it is another one or not whole, another process has it open, or the
-            cluster cannot be reached.
+            cluster cannot be reached, or the client is not installed.
     """
+    require_library()
     client = Embedded(index / FOLDER) if retrieval.qdrant.url is None else Cluster(retrieval)
     collection, found = client.collection(retrieval.qdrant.collection)
-    where = str(index / FOLDER) if retrieval.qdrant.url is None else f"{retrieval.qdrant.url}, {collection}"
+    where, mend = str(index / FOLDER), MEND
+    if retrieval.qdrant.url is not None:
+        # What lies on a cluster is not seen by DVC, to which the stage has been run.
+        where, mend = f"{retrieval.qdrant.url}, {collection}", "send it anew: `dvc repro --force --single-item index`"
     if not found:
-        raise InputError(f"no collection {retrieval.qdrant.collection!r}", where=where, mend=MEND)
+        raise InputError(f"no collection {retrieval.qdrant.collection!r}", where=where, mend=mend)
     wanted = {
         "corpus_sha256": manifest["corpus_sha256"],
         "encoder": manifest["parts"]["encoder"],
@@ -38,10 +42,10 @@ def open_qdrant(index: Path, retrieval: Any, manifest: Mapping[str, Any]) -> Qdr
     for key, value in wanted.items():
         if found.get(key) != value:
             have, want = (str(one)[:60] for one in (found.get(key), value))
-            raise InputError(f"the collection's {key} is {have}, and the index's {want}", where=where, mend=MEND)
+            raise InputError(f"the collection's {key} is {have}, and the index's {want}", where=where, mend=mend)
     if found["points"] != manifest["passages"]:
         raise InputError(
-            f"the collection holds {found['points']} of {manifest['passages']} passages", where=where, mend=MEND
+            f"the collection holds {found['points']} of {manifest['passages']} passages", where=where, mend=mend
         )
     return Qdrant(client, collection, open_encoder(index, dict(manifest)))
 

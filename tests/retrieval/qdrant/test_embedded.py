@@ -164,3 +164,11 @@ def test_a_collection_may_be_moved_as_a_folder(built, opened, retrieval, tmp_pat
     shutil.rmtree(built.folder)
     qdrant = open_qdrant(tmp_path / "elsewhere", retrieval("qdrant"), manifest.read(tmp_path / "elsewhere"))
     assert qdrant.search(["Zürich"], 1)[0][0].passage.id == "p99"
+
+
+def test_a_client_that_is_not_installed_is_named(built, retrieval, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(InputError, match="extra `qdrant`"):
+        open_qdrant(built.folder, retrieval("qdrant"), built.manifest)
+    with pytest.raises(InputError, match="extra `qdrant`"):
+        built.fill(retrieval("qdrant"))
