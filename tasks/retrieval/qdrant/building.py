@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,9 +95,12 @@ def _build_on_cluster(
                     where="retrieval.qdrant.collection",
                     mend="choose another name",
                 )
-            if before == name:
-                say(f"qdrant: {name} is on the cluster already")
-                return
+            if before is not None and before.startswith(name):
+                if client.count(before, exact=True).count == table.num_rows:
+                    say(f"qdrant: {before} is on the cluster already")
+                    return
+                # It has lost points, and whoever searches it shall not see it fill up.
+                name = f"{name}-{uuid.uuid4().hex[:8]}"
             if client.collection_exists(name):
                 client.delete_collection(name)
             _fill(client, name, vectors, table, about, say)

@@ -132,11 +132,15 @@ def test_a_collection_that_has_the_aliass_name_is_left_alone(built, section, clu
         built.fill(section().model_copy(update={"qdrant": section().qdrant.model_copy(update={"collection": name})}))
 
 
-def test_a_collection_that_lost_points_is_refused(built, opened, section, cluster) -> None:
+def test_a_collection_that_lost_points_is_refused_and_sent_anew(built, opened, section, cluster) -> None:
     (name,) = [one.collection_name for one in cluster.model.get_aliases().aliases]
     cluster.model.delete(name, [3, 4])
     with pytest.raises(InputError, match="holds 98 of 100 passages"):
         open_qdrant(built.folder, section(), built.manifest)
+    built.fill(section())
+    assert open_qdrant(built.folder, section(), built.manifest).search(["Zürich"], 1)[0]
+    assert cluster.model.count(name).count == 98
+    assert any("already" in line for line in built.fill(section()))
 
 
 def test_an_alias_that_names_nothing_is_refused(built, section) -> None:
