@@ -21,7 +21,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_before_d
 
 from tasks.errors import InputError, UnavailableError
 from tasks.retrieval.breaker import Breaker, ClosedError
-from tasks.retrieval.connections import Connections, Reply, TooLongError, within
+from tasks.retrieval.connections import Connections, Reply, TooLongError, seconds_left, within
 from tasks.retrieval.replies import read_reply
 from tasks.retrieval.retriever import Hit
 
@@ -29,6 +29,7 @@ log = logging.getLogger("forager.retrieval")
 
 OPENING = 10.0  # seconds for a server to say how it is
 CORPUS = "x-corpus-sha256"  # header: the corpus that a client means
+DEADLINE = "x-deadline-seconds"  # header: how long a client waits
 _AGAIN = (502, 503, 504)
 _KEY = "retrieval.server"
 # Full jitter: clients that have failed together do not come back together.
@@ -161,7 +162,8 @@ class RemoteRetriever:
             FailedError: it has failed.
             InputError: the server has another corpus.
         """
-        reply = self._ask("POST", "/retrieve", content)
+        # So that our own server drops what nobody waits for any more.
+        reply = self._ask("POST", "/retrieve", content, {DEADLINE: f"{seconds_left():.3f}"})
         if reply.status == 409 and CORPUS in self._headers:
             raise self._other_corpus(reply)
         if reply.status in _AGAIN:
@@ -175,9 +177,9 @@ class RemoteRetriever:
         except ValueError as error:
             raise FailedError("nonsense", f"{self.address} answers nonsense: {error}") from error
 
-    def _ask(self, method: str, path: str, content: bytes = b"") -> Reply:
+    def _ask(self, method: str, path: str, content: bytes = b"", more: Mapping[str, str] | None = None) -> Reply:
         try:
-            return self._connections.ask(method, path, content, self._headers)
+            return self._connections.ask(method, path, content, {**self._headers, **(more or {})})
         except httpcore.TimeoutException as error:
             raise FailedError("timeout", f"{self.address} has not answered in time") from error
         except (httpcore.NetworkError, httpcore.RemoteProtocolError) as error:

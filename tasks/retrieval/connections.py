@@ -46,6 +46,11 @@ def _left(late: type[httpcore.TimeoutException]) -> float:
     return left
 
 
+def seconds_left() -> float:
+    """Seconds that are left inside `within`, more than 0."""
+    return max(1e-3, _end.get() - time.monotonic())
+
+
 class _Stream(httpcore.NetworkStream):
     """A stream that asks for the time left, whatever it is told."""
 

@@ -123,6 +123,7 @@ def test_a_search_is_search_r1s_request_and_brings_its_passages(serve: Any) -> N
     assert json.loads(request.body) == {"queries": ["Kashi", "Zürich\U0001f600?"], "topk": 3, "return_scores": True}
     assert request.headers["content-type"] == "application/json"
     assert request.headers["x-corpus-sha256"] == CORPUS
+    assert 0 < float(request.headers["x-deadline-seconds"]) <= SECONDS
     assert one.counters == {"searches": 1}
 
 

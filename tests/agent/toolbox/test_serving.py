@@ -1,4 +1,4 @@
-"""The tool server of a stage: started, somebody's, or none."""
+"""The servers of a stage, for retrieval and for tools: started, somebody's, or none."""
 
 import asyncio
 import os
@@ -73,6 +73,29 @@ def test_a_stages_own_server_searches_as_the_process_itself_does_and_ends_with_i
         assert [one.failure for one in found(playing)[0]] == [None, "arguments"]
         marked = marked_processes(tmp_path)
         assert worker == "ray" or len(marked) == 1 + 2 * defaults.tools.workers  # each has a keeper
+    assert marked and gone(marked)
+
+
+def test_a_retrieval_server_comes_first_and_the_tools_search_by_it(
+    defaults: params.Params, index: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gone: Any
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv(MARK, str(tmp_path))
+    asked = [Call("search", "where was Kashi born?"), Call("search", "nothing of the sort")]
+
+    def found(playing: Playing) -> list[Any]:
+        return [one.after(0.0) for one in asyncio.run(open_tools(playing, index).call("one", asked))]
+
+    update = {"retrieval": defaults.retrieval.model_copy(update={"server": "start", "workers": 1}),
+              "tools": defaults.tools.model_copy(update={"server": "start", "workers": 1})}  # fmt: skip
+    said: list[str] = []
+    with serving(Playing.of(defaults.model_copy(update=update)), index=index, say=said.append) as playing:
+        retrieval, tools = playing.retrieval.server, playing.tools.server
+        assert said[0].startswith(f"retrieval server at {retrieval}") and said[1].startswith(f"tool server at {tools}")
+        direct = playing.model_copy(update={"tools": defaults.tools})  # the tool here, the search there
+        assert found(playing) == found(direct) == found(Playing.of(defaults))
+        assert "forager_retrieval" in httpx.get(f"{retrieval}/metrics").text
+        marked = marked_processes(tmp_path)
     assert marked and gone(marked)
 
 
