@@ -24,6 +24,9 @@ from tasks.retrieval.ranking import best
 from tasks.retrieval.words import Words
 
 FOLDER = "bm25"
+# Passages from which numba searches. It costs each process 0.6 s of a core and 115 MB, three quarters of that pages
+# that processes share. Measured, a query takes 0.22 ms by numpy and 0.06 by numba on 2,000 passages, 0.37 and 0.08 on
+# 10,000, 0.88 and 0.18 on 47,748: from here on it has paid after 2,000 queries.
 COMPILED_FROM = 10_000
 _DEEP = 1000  # the kernel keeps its best rows in order as it finds them, which is for few of them
 _KEPT = 100_000  # words whose id is kept

@@ -55,18 +55,35 @@ def test_a_query_without_a_known_word_finds_nothing(engine: bm25.Bm25, query: st
     assert engine.search([query], 3) == [[]]
 
 
-def test_words_are_folded_and_single_characters_count() -> None:
-    assert WORDS("The Ünïted X 8!") == ["united", "x", "8"]
-
-
 def test_texts_without_words_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no words"):
         bm25.build(["...", "the"], tmp_path, k1=1.2, b=0.75, stemmer=None)
 
 
-def test_importing_it_leaves_jax_alone(tmp_path: Path) -> None:
+def test_building_leaves_jax_alone(tmp_path: Path) -> None:
     package = tmp_path / "jax"
     package.mkdir()
     (package / "__init__.py").write_text("raise RuntimeError('JAX was started')")
-    code = "import tasks.retrieval.bm25, sys; assert 'jax' not in sys.modules and 'jax.lax' not in sys.modules"
+    code = (
+        "from tasks.retrieval import bm25; from pathlib import Path;"
+        f"bm25.build(['some words'], Path({str(tmp_path)!r}), k1=1.2, b=0.75, stemmer=None);"
+        "assert 'bm25s' in sys.modules and 'jax' not in sys.modules and 'jax.lax' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}"], check=True)
+
+
+def test_a_search_of_few_passages_brings_in_nothing_heavy(index: Path, retrieval) -> None:
+    code = (
+        "import sys; from pathlib import Path; from tasks.params import Retrieval;"
+        "from tasks.retrieval import open_retriever;"
+        "found = open_retriever(Path(sys.argv[1]), Retrieval.model_validate_json(sys.argv[2])).search(['Rome'], 1);"
+        "assert found[0][0].passage.id == 'p0';"
+        "heavy = {'bm25s', 'numba', 'scipy', 'sklearn', 'faiss', 'torch', 'sentence_transformers', 'qdrant_client'};"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(index), retrieval().model_dump_json()], check=True)
+
+
+def test_stems_find_each_other(tmp_path: Path) -> None:
+    bm25.build(["He ran a marathon", "Runners' running shoes"], tmp_path, k1=1.2, b=0.75, stemmer="english")
+    assert [row for row, _ in bm25.Bm25(tmp_path, "english").search(["the runner runs"], 2)[0]] == [1]

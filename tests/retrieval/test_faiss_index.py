@@ -41,8 +41,12 @@ def test_a_small_corpus_has_fewer_lists_and_says_so(tmp_path: Path, index_sectio
     assert index.search(unit(1, seed=1), 1)[1][0, 0] == np.argmax(unit(rows, seed=1) @ unit(1, seed=1)[0])
 
 
-@pytest.mark.parametrize("kind", ["flat", "ivf"])
-def test_equal_vectors_give_equal_bytes(tmp_path: Path, index_section, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["flat", "ivf", "hnsw"])
+def test_equal_vectors_give_equal_bytes(
+    tmp_path: Path, index_section, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    if kind == "hnsw":  # several threads build another graph each time
+        monkeypatch.setenv("OMP_NUM_THREADS", "1")
     section, vectors = index_section(dense={"faiss": kind}), unit(2_000, seed=1)
     for name in ("one", "other"):
         built(tmp_path / name, section, vectors)
