@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from tasks.agent.protocols import Observation, Protocol
 
 # A sentence ends with a line, with a mark of Chinese or Japanese, or with a mark that is followed by nothing, or by
-# blanks and something else than a small letter, unless that mark is an abbreviation's dot.
+# blanks and something else than a small letter, unless that mark is an abbreviation's dot. A run of marks is read once:
+# hostile text is full of them.
 _END = re.compile(
     r"\n|[\u3002\uff01\uff1f]+[\u201d\u2019\u300d\u300f\uff09]*"
-    r"|[.!?\u2026]+[\"'\u201d\u2019\u00bb)\]]*(?=\s*\Z|\s+[\"'\u201c\u2018\u00ab(\[]*[^\Wa-z_])"
+    r"|(?<![.!?\u2026])[.!?\u2026]++[\"'\u201d\u2019\u00bb)\]]*+(?=\s*+\Z|\s++[\"'\u201c\u2018\u00ab(\[]*+[^\Wa-z_])"
 )
 # A single letter is an initial (J. Smith), or the end of one (U.S., p.m.).
 _ABBREVIATION = re.compile(
@@ -107,13 +108,13 @@ def shares(lengths: Sequence[int], room: int) -> list[int]:
 
 def end_before(text: str, end: int) -> int:
     """Where to cut a text that may have `end` characters: at the end of a sentence, else of a word, else there."""
-    last = 0
+    last, begin = 0, len(text) - len(text.lstrip())
     for found in _END.finditer(text):
         at = found.start() if found[0] == "\n" else found.end()
         if at > end:
             break
         before = text[max(0, found.start() - _LOOK_BACK) : found.start() + 1]
-        if text[:at].strip() and not (found[0] == "." and _ABBREVIATION.search(before)):
+        if at > begin and not (found[0] == "." and _ABBREVIATION.search(before)):
             last = at
     if last:
         return last

@@ -75,6 +75,21 @@ def test_a_cut_is_never_beyond_what_is_allowed(text: str, data: st.DataObject) -
     assert 0 <= end_before(text, end) <= end
 
 
+def test_a_long_text_is_read_in_linear_time() -> None:
+    # Each of these makes a careless pattern quadratic: minutes, where this takes a second at most.
+    for unit in (".", "?!", ". ", ".'", "'", " ", "\n", "。", "。”", "a. ", "A. ", ".(", "( ", "undivided"):
+        text = unit * (200_000 // len(unit))
+        for whole in (text, f"A.{text}", f"{text}x"):
+            assert 0 <= end_before(whole, 190_000) <= 190_000
+
+
+@every
+def test_a_flood_of_passages_with_long_titles_is_cut_too(tokenizer: Any, protocol: Any) -> None:
+    chat = Chat(tokenizer)
+    results = [Result(passages=tuple(Passage(str(n), "T" * 250, "x. " * 9) for n in range(256)))]
+    assert len(chat.observation_ids(seen_of(chat, protocol, results, 96)[0], 96, turn_ended=True)) <= 96
+
+
 # Sharing
 
 
@@ -115,7 +130,7 @@ def test_what_a_sentences_end_leaves_goes_to_the_next(tokenizer: Any) -> None:
 # Observations
 
 
-def length(chat: Chat, protocol: Any, results: list[Result], limit: int) -> Any:
+def seen_of(chat: Chat, protocol: Any, results: list[Result], limit: int) -> Any:
     seen = shown(results, {}, "", protocol=protocol, chat=chat, limit=limit, turn_ended=True)
     return seen, chat.pieces(seen, limit, turn_ended=True)
 
@@ -138,7 +153,7 @@ def test_all_passages_are_shown_where_there_is_room(chat: Chat, protocol: Any) -
     results = [
         Result(passages=(Passage("a", "One", long), Passage("b", "Two", "It rains."), Passage("c", "Three", long)))
     ]
-    seen, pieces = length(chat, protocol, results, 150)
+    seen, pieces = seen_of(chat, protocol, results, 150)
     text = "".join(seen.bodies)
     assert "It rains." in text and text.count("Kashi was born in Rove.") >= 2
     assert [text.index(f"Title: {title})") for title in ("One", "Two", "Three")]
@@ -165,7 +180,7 @@ def test_where_there_is_not_room_for_all_the_best_are_shown(tokenizer: Any, prot
 def test_a_long_title_leaves_room_for_the_others(tokenizer: Any, protocol: Any) -> None:
     chat = Chat(tokenizer)
     passages = (Passage("a", "title " * 5000, "Rove is a city."), Passage("b", "Teno", "Teno is a firm."))
-    _, pieces = length(chat, protocol, [Result(passages=passages)], 120)
+    _, pieces = seen_of(chat, protocol, [Result(passages=passages)], 120)
     text = "".join(pieces)
     assert "Rove is a city." in text and "(Title: Teno) Teno is a firm." in text
 
