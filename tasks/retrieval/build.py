@@ -7,10 +7,9 @@ are made shard by shard: a build that was killed goes on where it was.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, get_args
@@ -19,8 +18,10 @@ from tasks.files import write_json
 from tasks.params import searching
 from tasks.retrieval import manifest, passages, vectors
 from tasks.retrieval.encoders import FOLDER
+from tasks.retrieval.progress import Progress
 
 _ROWS = 4096  # read at a time
+_PACKAGES = {"dense": "faiss-cpu", "qdrant": "qdrant-client"}
 
 
 def build(
@@ -51,8 +52,7 @@ def build(
     (folder / manifest.FILE).unlink(missing_ok=True)
     for part in (*get_args(searching.Built), FOLDER):
         shutil.rmtree(folder / part, ignore_errors=True)
-    with corpus.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    digest = manifest.sha256(corpus)
     passages.write(passages.read_corpus(corpus), folder)
     stored = passages.Passages(folder)
     parts: dict[str, Any] = {}
@@ -65,7 +65,7 @@ def build(
         with contextlib.ExitStack() as stack:
             shards = resume or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".shards-", dir=folder)))
             parts |= _vectors(stored, folder, params, retrieval, digest, shards, say)
-        packages |= {*vectors.packages(params.dense), *({"faiss-cpu"} if "dense" in parts else ())}
+        packages |= {*vectors.packages(params.dense), *(_PACKAGES[part] for part in _PACKAGES if part in parts)}
     written = {
         "corpus_sha256": digest,
         "passages": len(stored),
@@ -80,9 +80,16 @@ def _bm25(stored: passages.Passages, folder: Path, params: Any, digest: str, say
     from tasks.retrieval import bm25
 
     say(f"BM25 over {len(stored):,} passages")
-    texts = (text for start in range(0, len(stored), _ROWS) for text in stored.texts(start, start + _ROWS))
-    bm25.build(texts, folder, k1=params.k1, b=params.b, stemmer=params.stemmer)
+    bm25.build(_read(stored, "BM25", say), folder, k1=params.k1, b=params.b, stemmer=params.stemmer)
     manifest.write_part(folder / bm25.FOLDER, digest, params.model_dump())
+
+
+def _read(stored: passages.Passages, what: str, say: Callable[[str], None]) -> Iterator[str]:
+    progress = Progress(what, len(stored), say)
+    for start in range(0, len(stored), _ROWS):
+        texts = stored.texts(start, start + _ROWS)
+        yield from texts
+        progress.step(len(texts), start + len(texts))
 
 
 def _vectors(

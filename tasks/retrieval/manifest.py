@@ -9,6 +9,7 @@ Parts are bm25, dense, qdrant, and encoder: what makes the vectors of the last t
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -51,11 +52,7 @@ def require(manifest: dict[str, Any], folder: Path, retriever: searching.Name, c
     """
     built = manifest["corpus_sha256"]
     if corpus_sha256 is not None and corpus_sha256 != built:
-        raise InputError(
-            f"the index is of corpus {built[:12]}, and corpus {corpus_sha256[:12]} is meant",
-            where=str(folder),
-            mend=_MEND,
-        )
+        raise _other_corpus(folder, built, corpus_sha256)
     needed = searching.NEEDS[retriever]
     for part in sorted(needed):
         if part not in manifest["parts"]:
@@ -64,8 +61,9 @@ def require(manifest: dict[str, Any], folder: Path, retriever: searching.Name, c
             mend = f"add {part} to index.build and build again, or choose another retriever"
             raise InputError(what, where=str(folder), mend=mend)
     # Qdrant's collection, which may lie on a cluster, says by itself what it is of.
-    for part in sorted(needed - {"qdrant"} | ({"encoder"} if needed & {"dense", "qdrant"} else set())):
-        require_part(folder / part, built)
+    folders = set(needed) - {"qdrant"} | ({"encoder"} if needed & {"dense", "qdrant"} else set())
+    for name in sorted(folders):
+        require_part(folder / name, built)
 
 
 def require_part(folder: Path, corpus_sha256: str) -> None:
@@ -83,6 +81,11 @@ def require_part(folder: Path, corpus_sha256: str) -> None:
 def write_part(folder: Path, corpus_sha256: str, parameters: dict[str, Any]) -> None:
     """Write what a part says of itself."""
     write_json(folder / PART, {"corpus_sha256": corpus_sha256, "parameters": parameters})
+
+
+def _other_corpus(folder: Path, built: str, meant: str) -> InputError:
+    what = f"the index is of corpus {built[:12]}, and corpus {meant[:12]} is meant"
+    return InputError(what, where=str(folder), mend=_MEND)
 
 
 def _read(path: Path) -> dict[str, Any]:

