@@ -37,6 +37,7 @@ from tasks.contract import Figures, Stage, main
 from tasks.errors import InputError
 from tasks.params import Playing
 from tasks.qa import near
+from tasks.retrieval import manifest
 
 SOURCES = Path("data/sources")  # where demos.files start; DVC watches this folder for the stage
 
@@ -51,6 +52,7 @@ def run(stage: Stage) -> Figures:
     ration = Ration(questions, stage.params.demos.rl_share)
     held_out = HeldOut.read([stage.input("ingest", f"{split}.parquet") for split in ("validation", "test")])
     params, index = stage.params, stage.input("index")
+    manifest.require_corpus(index, stage.input("ingest", "corpus.parquet"))
     with serving(Playing.of(params), index=index, say=stage.say) as playing:
         setup = _open(stage, playing)
         own, collection = asyncio.run(_collect(stage, questions, ration, setup, held_out))

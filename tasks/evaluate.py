@@ -11,10 +11,12 @@ from tasks.agent.setup import open_setup
 from tasks.agent.toolbox.serving import serving
 from tasks.contract import Figures, Stage, main
 from tasks.params import Playing
+from tasks.retrieval import manifest
 
 
 def run(stage: Stage) -> Figures:
     params, index = stage.params, stage.input("index")
+    manifest.require_corpus(index, stage.input("ingest", "corpus.parquet"))
     with serving(Playing.of(params), index=index, say=stage.say) as playing:
         return _run(stage, playing)
 

@@ -26,6 +26,7 @@ from tasks.errors import InputError
 from tasks.files import write_json
 from tasks.params import Playing
 from tasks.processes import CommandError
+from tasks.retrieval import manifest
 
 DIFFER = 3  # exit code of the engine's check; 1 is any crash, which says nothing about the engine
 
@@ -85,6 +86,7 @@ def run(stage: Stage) -> Figures:
             stage.say(f"step {step}: {line}")
 
     index = stage.input("index").absolute()
+    manifest.require_corpus(index, stage.input("ingest", "corpus.parquet"))
     with serving(Playing.of(params), index=index, say=stage.say) as playing:
         stage.say("starting Ray, the trainer and vLLM")
         sanity = rl_run.train(

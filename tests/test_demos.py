@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -43,6 +44,7 @@ def stage(make_stage, question_row, shared: Path):
         test, validation_rows = ([row_of(question_row, n) for n in part] for part in (held, (PEOPLE + 1,)))
         for name, part in (("test", test or validation_rows), ("validation", validation_rows)):
             pq.write_table(pa.Table.from_pylist(part), f"data/ingest/{name}.parquet")
+        shutil.copy(shared / "index-corpus.parquet", "data/ingest/corpus.parquet")
         for name in ("index", "policy"):
             if not Path("data", name).exists():
                 Path("data", name).symlink_to(shared / name)
@@ -53,6 +55,13 @@ def stage(make_stage, question_row, shared: Path):
 
 def read(stage, name: str) -> list[dict]:
     return pq.read_table(stage.out / f"{name}.parquet").to_pylist()
+
+
+def test_an_index_of_another_corpus_is_refused(stage, write_corpus) -> None:
+    made = stage(6, 2)
+    write_corpus(Path("data/ingest/corpus.parquet"), PASSAGES[1:])
+    with pytest.raises(InputError, match=r"data/index: the index is of corpus \w{12}, and corpus \w{12} is meant"):
+        demos.run(made)
 
 
 def test_questions_are_split_between_demonstrations_and_rl(stage) -> None:

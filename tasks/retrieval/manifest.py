@@ -66,6 +66,25 @@ def require(manifest: dict[str, Any], folder: Path, retriever: searching.Name, c
         require_part(folder / name, built)
 
 
+def require_corpus(folder: Path, corpus: Path) -> None:
+    """Make sure that an index is of a corpus, before anything is searched; where there is none, nothing is.
+
+    Args:
+        folder: of the index; without a manifest, as where nothing is searched, it is left to who opens it.
+        corpus: the parquet file that is meant.
+
+    Raises:
+        InputError: the index is of another corpus.
+    """
+    if not (folder / FILE).exists():
+        return
+    built = read(folder)["corpus_sha256"]
+    with corpus.open("rb") as file:
+        meant = hashlib.file_digest(file, "sha256").hexdigest()
+    if meant != built:
+        raise _other_corpus(folder, built, meant)
+
+
 def require_part(folder: Path, corpus_sha256: str) -> None:
     """Make sure that a part is of a corpus.
 

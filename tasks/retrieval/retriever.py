@@ -54,9 +54,15 @@ class LocalRetriever:
 
     def search(self, queries: Sequence[str], topk: int) -> list[list[Hit]]:
         # Row by row: Arrow's `take` over a batch costs more than it saves.
-        return [
-            [Hit(self._passages.at(row), score) for row, score in found] for found in self._engine.search(queries, topk)
-        ]
+        return [[Hit(self.passage(row), score) for row, score in found] for found in self.rank(queries, topk)]
+
+    def rank(self, queries: Sequence[str], topk: int) -> list[list[tuple[int, float]]]:
+        """Rows and scores of each query, for whoever has the passages already."""
+        return self._engine.search(queries, topk)
+
+    def passage(self, row: int) -> Passage:
+        """The passage of a row, whole."""
+        return self._passages.at(row)
 
     def session(self) -> LocalRetriever:
         return self
@@ -91,10 +97,10 @@ def open_retriever(index: Path | None, retrieval: Any, corpus_sha256: str | None
         from tasks.retrieval.qdrant import open_qdrant
 
         return open_qdrant(index, retrieval, found)
-    return LocalRetriever(_engine(index, retrieval.retriever, found), Passages(index))
+    return LocalRetriever(_engine(index, retrieval.retriever, found, retrieval), Passages(index))
 
 
-def _engine(index: Path, name: searching.Name, found: dict[str, Any]) -> Engine:
+def _engine(index: Path, name: searching.Name, found: dict[str, Any], retrieval: Any) -> Engine:
     if name == "bm25":
         from tasks.retrieval.bm25 import Bm25
 
@@ -105,4 +111,5 @@ def _engine(index: Path, name: searching.Name, found: dict[str, Any]) -> Engine:
         return open_dense(index, found)
     from tasks.retrieval.hybrid import Hybrid
 
-    return Hybrid(_engine(index, "bm25", found), _engine(index, "dense", found))
+    bm25, dense = (_engine(index, one, found, retrieval) for one in ("bm25", "dense"))
+    return Hybrid(bm25, dense, k=retrieval.hybrid.k, dense_weight=retrieval.hybrid.dense_weight)

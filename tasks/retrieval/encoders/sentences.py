@@ -84,7 +84,7 @@ class Sentences:
 
 def _load(name: str, dtype: str) -> Any:
     if importlib.util.find_spec("sentence_transformers") is None:
-        mend = "install the extra `dense`, or use the encoder ngrams"
+        mend = "install the extra `minilm`, or use the encoder ngrams"
         raise InputError("sentence-transformers is not installed", where=_WHERE, mend=mend)
     source, local = _source(name)
     import torch
