@@ -79,10 +79,15 @@ def require_corpus(folder: Path, corpus: Path) -> None:
     if not (folder / FILE).exists():
         return
     built = read(folder)["corpus_sha256"]
-    with corpus.open("rb") as file:
-        meant = hashlib.file_digest(file, "sha256").hexdigest()
+    meant = sha256(corpus)
     if meant != built:
         raise _other_corpus(folder, built, meant)
+
+
+def sha256(corpus: Path) -> str:
+    """The hash by which a corpus is known: of its file."""
+    with corpus.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def require_part(folder: Path, corpus_sha256: str) -> None:
