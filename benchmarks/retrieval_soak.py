@@ -41,6 +41,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import tasks.quiet  # noqa: F401  OpenMP's threads sleep while they wait, as in a stage
 from tasks import params
 from tasks.processes import end_with_parent
 from tasks.retrieval import open_retriever
@@ -50,7 +51,8 @@ EVENTS = ("kill", "stop", "stall", "nursery", "flood")
 RECOVERY = 5.0  # seconds
 DEADLINE = 5.0  # of a request, seconds
 QUEUE = 4096
-QUERIES = 4000  # different ones
+PASSAGES = 1000  # that are made up
+QUERIES = 4000  # different ones, at most
 TOPK = 3
 PAUSE = 3.0  # seconds from one recovery to the next event
 
@@ -59,8 +61,8 @@ def passages(corpus: Path | None) -> list[tuple[str, str, str]]:
     """Id, title and text of each passage: of a file, or made up."""
     if corpus is None:
         rng = random.Random(0)
-        words = ["".join(rng.choice("bdfgklmnprst") + rng.choice("aeiou") for _ in range(3)) for _ in range(4000)]
-        return [(f"p{n}", f"{words[n]} {n}", " ".join(rng.choices(words, k=60))) for n in range(4000)]
+        words = ["".join(rng.choice("bdfgklmnprst") + rng.choice("aeiou") for _ in range(3)) for _ in range(PASSAGES)]
+        return [(f"p{n}", f"{words[n]} {n}", " ".join(rng.choices(words, k=30))) for n in range(PASSAGES)]
     content = corpus.read_bytes()
     lines = (gzip.decompress(content) if corpus.suffix == ".gz" else content).splitlines()
     rows = [json.loads(line) for line in lines]
@@ -171,6 +173,7 @@ class Soak:
     async def provoke(self, event: str) -> float:
         """Let something happen; seconds until all is well again."""
         workers, before = self.nursery().children(), await self.restarts()
+        workers = [worker for worker in workers if worker.status() != psutil.STATUS_ZOMBIE]
         start = time.perf_counter()
         lost = 0
         if event == "flood":
@@ -268,7 +271,7 @@ def report(soak: Soak, events: list[Any]) -> bool:
     p50, p99 = (1000 * seconds[int(len(seconds) * share)] for share in (0.5, 0.99))
     lost = sum(tally.lost.values())
     print(f"{tally.answers:,} answers to {tally.queries:,} queries, p50 {p50:.0f} ms, p99 {p99:.0f} ms")
-    print(f"{tally.refused:,} 503s, {lost} lost {dict(tally.lost) if lost else ''}, {tally.crossed} crossed")
+    print(f"{tally.refused:,} 503s, {lost} lost, {tally.crossed} crossed{f': {dict(tally.lost)}' if lost else ''}")
     return not lost and not tally.crossed and all(recovery <= RECOVERY for _, _, recovery, _ in events)
 
 
@@ -286,7 +289,7 @@ def main() -> None:
         found = passages(options.corpus)
         index = make_index(found, Path(name), options.retriever, options.encoder)
         rng = random.Random(1)
-        queries = [" ".join(rng.sample(text.split(), min(8, len(text.split())))) for _, _, text in found]
+        queries = [" ".join(rng.sample(text.split(), min(6, len(text.split())))) for _, _, text in found]
         queries = [query for query in dict.fromkeys(queries) if query.strip()]
         queries = rng.sample(queries, min(QUERIES, len(queries)))
         section = params.typed(params.resolve("tiny"), where="benchmark").retrieval

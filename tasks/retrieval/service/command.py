@@ -16,6 +16,7 @@ from typing import Any
 import uvicorn
 import uvloop
 
+import tasks.quiet  # noqa: F401  workers inherit it
 from tasks import params as parameters
 from tasks.errors import InputError, exit_on_input_error
 from tasks.retrieval.service.answering import Answering

@@ -17,10 +17,12 @@ log = logging.getLogger("forager.retrieval")
 
 OPENING = 300.0  # seconds to import what the retriever needs and to open an index, which may be large
 REOPENING = 60.0  # seconds to open it once more
-MOST_BATCH = 64
+MOST_BATCH = 64  # queries; fewer where they would take longer than ...
+LONG_BATCH = 0.5  # ... so many seconds: a hung worker is found out by how long it takes
+LEAST_BATCH = 8
 BEAT = 1.0  # seconds without work after which a worker is asked whether it is there
 STALL = 2.0  # seconds that a reply may take beside what its queries should ...
-SLOWNESS = 4.0  # ... and how many times slower than usual they may be
+SLOWNESS = 2.0  # ... and how many times slower than usual they may be
 _WEIGHT = 0.1  # of the newest batch in the pace
 
 
@@ -31,6 +33,11 @@ class _Slot:
         self.make, self.worker = make, make()
         self.ready = False
         self.pace = 0.0  # seconds a query, of late
+
+    @property
+    def most(self) -> int:
+        """Queries of a batch."""
+        return max(LEAST_BATCH, min(MOST_BATCH, int(LONG_BATCH / max(self.pace, 1e-6))))
 
     def learn(self, seconds: float, queries: int) -> None:
         self.pace += _WEIGHT * (seconds / queries - self.pace)
@@ -117,7 +124,7 @@ class Pool:
 
     async def _tend(self, slot: _Slot) -> NoReturn:
         while True:
-            batch = await self._queue.take(MOST_BATCH, BEAT)
+            batch = await self._queue.take(slot.most, BEAT)
             try:
                 await self._search(slot, batch)
             except (TimeoutError, WorkerLostError) as error:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,17 @@ import orjson
 from tasks.errors import UnavailableError
 from tasks.params import Retrieval
 from tasks.retrieval import manifest
-from tasks.retrieval.retriever import Hit, open_retriever
+from tasks.retrieval.passages import Passage
+from tasks.retrieval.retriever import LocalRetriever, Retriever, open_retriever
 from tasks.retrieval.service.wire import Answer, Group
 
 log = logging.getLogger("forager.retrieval")
 
 _NOTHING: Answer = ("found", b"[]")  # for a blank query
+_DOCUMENTS = 1 << 16  # kept: about 64 MB of passages of 100 words
 _TRIAL = "the quick brown fox jumps over the lazy dog"
+
+Found = tuple[orjson.Fragment, float]  # a document's JSON, and its score
 
 
 @dataclass(frozen=True)
@@ -72,11 +77,12 @@ class Searcher:
     def __init__(self, spec: Spec) -> None:
         index = Path(spec.index)
         retrieval = Retrieval.model_validate({**spec.retrieval, "server": None})
-        self._retriever = open_retriever(index, retrieval)
+        retriever = open_retriever(index, retrieval)
         facts = manifest.read(index)
-        self._retriever.search([_TRIAL], retrieval.topk)  # the first search loads and compiles
+        self._find = _finder(retriever)
+        self._find([_TRIAL], retrieval.topk)  # the first search loads and compiles
         start = time.perf_counter()
-        self._retriever.search([_TRIAL], retrieval.topk)
+        self._find([_TRIAL], retrieval.topk)
         self.opened = Opened(facts["corpus_sha256"], facts["passages"], time.perf_counter() - start)
 
     def answer(self, groups: Sequence[Group]) -> list[Answer]:
@@ -90,10 +96,10 @@ class Searcher:
 
     def _search(self, queries: list[str], topk: int, scores: bool) -> list[Answer]:
         try:
-            hits = self._retriever.search(queries, topk)
-            if len(hits) != len(queries):
-                raise ValueError(f"{len(hits)} results for {len(queries)} queries")
-            return [("found", _dump(found, scores)) for found in hits]
+            found = self._find(queries, topk)
+            if len(found) != len(queries):
+                raise ValueError(f"{len(found)} results for {len(queries)} queries")
+            return [("found", _dump(one, scores)) for one in found]
         except UnavailableError as error:
             return [("unavailable", str(error).encode())] * len(queries)
         except Exception:
@@ -103,13 +109,28 @@ class Searcher:
             return [("failed", b"the search failed; the server's log says why")]
 
 
-def _dump(hits: Sequence[Hit], scores: bool) -> bytes:
-    documents = [
-        {"id": passage.id, "title": passage.title, "contents": f'"{passage.title}"\n{passage.text}'}
-        for passage in (hit.passage for hit in hits)
-    ]
-    if not scores:
-        return orjson.dumps(documents)
-    return orjson.dumps(
-        [{"document": document, "score": hit.score} for document, hit in zip(documents, hits, strict=True)]
-    )
+def _dump(found: Sequence[Found], scores: bool) -> bytes:
+    if scores:
+        return orjson.dumps([{"document": document, "score": score} for document, score in found])
+    return orjson.dumps([document for document, _ in found])
+
+
+def _document(passage: Passage) -> orjson.Fragment:
+    contents = f'"{passage.title}"\n{passage.text}'
+    return orjson.Fragment(orjson.dumps({"id": passage.id, "title": passage.title, "contents": contents}))
+
+
+def _finder(retriever: Retriever) -> Callable[[list[str], int], list[list[Found]]]:
+    """What finds documents; those of an index are made once, and kept while they are found again."""
+    if not isinstance(retriever, LocalRetriever):
+
+        def anew(queries: list[str], topk: int) -> list[list[Found]]:
+            return [[(_document(hit.passage), hit.score) for hit in hits] for hits in retriever.search(queries, topk)]
+
+        return anew
+    document = lru_cache(_DOCUMENTS)(lambda row: _document(retriever.passage(row)))
+
+    def known(queries: list[str], topk: int) -> list[list[Found]]:
+        return [[(document(row), score) for row, score in found] for found in retriever.rank(queries, topk)]
+
+    return known
