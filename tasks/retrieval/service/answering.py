@@ -71,12 +71,16 @@ class Answering:
         self.metrics.cache_misses.inc(len(queries))
         if not queries:
             return await job.wait()
+        loop = asyncio.get_running_loop()
         try:
+            # Whoever cannot be served in time is told at once, and the queue never holds more than its deadlines allow.
+            if self.pool.seconds(len(self._queue)) > until - loop.time():
+                raise FullError(f"{len(self._queue):,} queries wait, too many for the deadline")
             self._queue.put(queries)
         except FullError:
             self.metrics.rejected.inc()
             raise
-        timer = asyncio.get_running_loop().call_at(until, self._expire, job)
+        timer = loop.call_at(until, self._expire, job)
         watching = watch(job)
         try:
             return await job.wait()

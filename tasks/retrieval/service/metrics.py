@@ -30,7 +30,7 @@ class Metrics:
         self.batch_queries = self._histogram("batch_queries", "Queries of a batch.", _QUERIES)
         self.wait_seconds = self._histogram("wait_seconds", "From a request to a worker that takes its queries.")
         self.search_seconds = self._histogram("search_seconds", "From a batch to its reply.")
-        self.rejected = self._counter("rejected", "Requests for which the queue had no room.")
+        self.rejected = self._counter("rejected", "Requests for which the queue had no room, or none in time.")
         self.deadline_misses = self._counter("deadline_misses", "Requests whose deadline passed.")
         self.disconnected = self._counter("disconnected", "Requests whose client went away before the answer.")
         self.retried = self._counter("retried_queries", "Queries that were given to another worker.")

@@ -21,7 +21,7 @@ MOST_BATCH = 64  # queries; fewer where they would take longer than ...
 LONG_BATCH = 0.5  # ... so many seconds: a hung worker is found out by how long it takes
 LEAST_BATCH = 8
 BEAT = 1.0  # seconds without work after which a worker is asked whether it is there
-STALL = 2.0  # seconds that a reply may take beside what its queries should ...
+STALL = 1.5  # seconds that a reply may take beside what its queries should ...
 SLOWNESS = 2.0  # ... and how many times slower than usual they may be
 _WEIGHT = 0.1  # of the newest batch in the pace
 
@@ -84,6 +84,11 @@ class Pool:
     def ready(self) -> int:
         """How many of them can search."""
         return sum(slot.ready for slot in self._slots)
+
+    def seconds(self, queries: int) -> float:
+        """How long so many queries will take, by what they took of late; 0 while nothing is known."""
+        rate = sum(1 / slot.pace for slot in self._slots if slot.ready and slot.pace)
+        return queries / rate if rate else 0.0
 
     async def start(self) -> None:
         """Start all workers.

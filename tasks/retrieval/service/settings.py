@@ -10,7 +10,9 @@ from pathlib import Path
 
 from tasks.errors import InputError
 from tasks.params import Retrieval
+from tasks.params.searching import NEEDS
 from tasks.retrieval import manifest
+from tasks.retrieval.bm25 import COMPILED_FROM
 from tasks.retrieval.service.pool import OPENING
 from tasks.retrieval.service.requests import MOST_TOPK
 from tasks.retrieval.service.searching import Spec
@@ -18,11 +20,11 @@ from tasks.retrieval.service.workers import Nursery, ProcessWorker
 
 QUEUE = 8192  # queries
 CACHE = 256  # MiB
-# What a worker would import when it opens the index.
+# What a worker would import when it opens the index; Arrow brings in pandas with the first passage.
 _ENGINES = {
-    "bm25": ("tasks.retrieval.bm25",),
-    "dense": ("tasks.retrieval.dense",),
-    "hybrid": ("tasks.retrieval.bm25", "tasks.retrieval.dense"),
+    "bm25": ("tasks.retrieval.bm25", "pandas"),
+    "dense": ("tasks.retrieval.faiss_index", "pandas"),
+    "hybrid": ("tasks.retrieval.bm25", "tasks.retrieval.hybrid", "tasks.retrieval.faiss_index", "pandas"),
     "qdrant": ("tasks.retrieval.qdrant", "qdrant_client"),
 }
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -94,8 +96,11 @@ class Settings:
         Raises:
             InputError: there is no index.
         """
+        facts = manifest.read(Path(self.spec.index))
         modules = [*_ENGINES[self.retriever]]
-        encoder = manifest.read(Path(self.spec.index))["parts"].get("encoder")
+        if "bm25" in NEEDS[self.spec.retrieval["retriever"]] and facts["passages"] >= COMPILED_FROM:
+            modules.append("tasks.retrieval.bm25_kernel")
+        encoder = facts["parts"].get("encoder")
         if encoder is not None and self.retriever != "bm25":
             ours = encoder["encoder"] == "ngrams"
             modules.append("tasks.retrieval.encoders.ngrams" if ours else "sentence_transformers")

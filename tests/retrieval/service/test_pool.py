@@ -5,6 +5,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
+import httpx
 import pytest
 
 from tasks.errors import InputError
@@ -12,6 +13,7 @@ from tasks.retrieval.service import pool as module
 from tasks.retrieval.service.answering import Answering
 from tasks.retrieval.service.requests import Asked
 from tasks.retrieval.service.searching import Opened
+from tasks.retrieval.service.server import create_app
 from tasks.retrieval.service.waiting import FailedError, FullError, GoneError, Job, NotNowError
 from tasks.retrieval.service.wire import Answer, Item
 from tasks.retrieval.service.workers import WorkerLostError
@@ -203,6 +205,22 @@ async def test_beyond_the_queue_a_request_is_refused_at_once() -> None:
         assert count(answering, "rejected_total") == 1
 
 
+async def test_what_cannot_be_answered_in_time_is_refused_at_once() -> None:
+    make = Made()
+    async with running(make) as answering:
+        slow = asyncio.create_task(ask(answering, "slow"))
+        await asyncio.sleep(0.05)
+        answering.pool._slots[0].pace = 1.0  # seconds a query
+        waiting = asyncio.create_task(ask(answering, "a", "b", "c"))
+        await asyncio.sleep(0)
+        with pytest.raises(FullError, match="3 queries wait, too many for the deadline"):
+            await ask(answering, "d", seconds=2)
+        assert await ask(answering, "e", seconds=4) == '["e"]' and await slow and await waiting
+        # Alone, any number is tried: what a query takes may have changed.
+        answering.pool._slots[0].pace = 1e6
+        assert await ask(answering, "f", "g", seconds=2)
+
+
 async def test_queries_of_several_requests_make_up_one_batch() -> None:
     make = Made()
     async with running(make) as answering:
@@ -230,3 +248,15 @@ async def test_a_worker_that_cannot_be_opened_keeps_the_server_from_starting(err
     with pytest.raises(InputError, match=r"it died|no index here|not open after"):
         async with running(Made(Broken), workers=2):
             pass
+
+
+async def test_it_is_alive_and_not_ready_until_every_worker_is() -> None:
+    answering = Answering(Made(), workers=2, queue=1, seconds=1, cache=0)
+    app = create_app(answering, retriever="bm25", topk=3)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        assert (await client.get("/health")).status_code == 200
+        reply = await client.get("/ready")
+        assert (reply.status_code, reply.json()) == (503, {"detail": "0 of 2 workers are ready"})
+        await answering.pool.start()
+        assert (await client.get("/ready")).json()["corpus_sha256"] == "hash"
+    await answering.pool.close()
