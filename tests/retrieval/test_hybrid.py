@@ -32,12 +32,14 @@ def test_ranks_are_fused_by_hand() -> None:
 
 
 def test_equal_sums_keep_the_order_of_the_corpus() -> None:
-    assert [row for row, _ in fuse([[(9, 1.0), (2, 0.5)], [(2, 7.0), (9, 6.0)], [(4, 1.0)]], (1, 1, 1), 10, 3)] == [2, 9, 4]
+    fused = fuse([[(9, 1.0), (2, 0.5)], [(2, 7.0), (9, 6.0)], [(4, 1.0)]], (1, 1, 1), 10, 3)
+    assert [row for row, _ in fused] == [2, 9, 4]
 
 
 @given(st.lists(st.lists(st.integers(0, 30), unique=True, max_size=20), min_size=1, max_size=3), st.integers(1, 25))
 def test_who_is_before_another_everywhere_is_before_it_fused(rankings: list[list[int]], topk: int) -> None:
-    fused = [row for row, _ in fuse([[(row, 1.0) for row in ranking] for ranking in rankings], [0.7] * len(rankings), 10, topk)]
+    scored = [[(row, 1.0) for row in ranking] for ranking in rankings]
+    fused = [row for row, _ in fuse(scored, [0.7] * len(rankings), 10, topk)]
     assert len(set(fused)) == len(fused) == min(topk, len(set().union(*rankings)))
     place = {row: number for number, row in enumerate(fused)}
     for first in fused:
