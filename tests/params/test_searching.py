@@ -53,7 +53,7 @@ def resolved(workspace: Path, sections: dict[str, Any]) -> params.Params:
         ({"index": {"build": ["bm26"]}}, "index.build.0: Input should be 'bm25', 'dense' or 'qdrant'"),
         ({"index": {"bm25": {"stemmer": "french"}}}, "index.bm25.stemmer: Input should be 'english', got 'french'"),
         ({"index": {"dense": {"ngrams": [5, 3]}}}, "index.dense: ngrams: the shortest comes first, got [5, 3]"),
-        ({"index": {"dense": {"ivf": {"probes": 300}}}}, "index.dense: ivf.probes: more than ivf.lists, 256"),
+        ({"index": {"dense": {"ivf": {"probes": 2000}}}}, "index.dense: ivf.probes: more than ivf.lists, 1024"),
         ({"retrieval": {"passage_words": 60}}, "unknown key 'retrieval.passage_words'"),
     ],
 )
