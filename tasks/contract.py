@@ -121,7 +121,9 @@ class Stage:
         digest = hashlib.sha256(json.dumps(self.params.plain(), sort_keys=True).encode())
         inputs = [Path("data", upstream) for upstream in UPSTREAM[self.name]]
         for folder in [*inputs, *_code_of(self.name)]:
-            for path in sorted(p for p in (folder, *folder.rglob("*")) if p.is_file() and p.suffix != ".pyc"):
+            # Python and numba leave what they compile in __pycache__, while the stage runs.
+            files = (p for p in (folder, *folder.rglob("*")) if p.is_file() and p.parent.name != "__pycache__")
+            for path in sorted(files):
                 digest.update(str(path).encode())
                 with path.open("rb") as file:
                     digest.update(hashlib.file_digest(file, "sha256").digest())

@@ -48,7 +48,18 @@ BY_NAME = ("tasks.agent.environments", "tasks.agent.interactions", "tasks.agent.
 # What every stage stands on: a change here does not make the results of all stages stale.
 SHARED = {
     f"tasks.{name}"
-    for name in ("contract", "errors", "files", "params", "params.searching", "processes", "quiet", "sections", "servers", "tracking")
+    for name in (
+        "contract",
+        "errors",
+        "files",
+        "params",
+        "params.searching",
+        "processes",
+        "quiet",
+        "sections",
+        "servers",
+        "tracking",
+    )
 }
 # These never play an episode: what an environment or a tool imports to play is not called.
 NEVER_PLAY = {"params", "ingest", "policy", "validate", "index"}
@@ -204,3 +215,19 @@ def test_a_second_stage_is_refused_while_one_is_at_work(tmp_path, monkeypatch):
     holder.wait()
     with _alone("gate"):
         assert (tmp_path / ".forager/stage.lock").read_text() == f"{os.getpid()} {os.getppid()} gate"
+
+
+def test_resumable_state_is_filed_under_the_code_and_not_under_what_is_compiled_from_it(workspace, make_stage):
+    room = workspace / "tasks/retrieval"
+    (room / "__pycache__").mkdir(parents=True)
+    code = room / "bm25_kernel.py"
+    code.write_text("a = 1")
+    (workspace / "dvc.yaml").write_text(json.dumps({"stages": {"rl": {"deps": ["tasks/retrieval", "data/index"]}}}))
+    stage = make_stage("rl")
+    before = stage.fingerprint()
+    # What numba leaves beside Python's own: a run that compiles something must be found again after a kill.
+    for name in ("bm25_kernel.rank-71.py311.nbi", "bm25_kernel.rank-71.py311.1.nbc", "bm25_kernel.cpython-311.pyc"):
+        (room / "__pycache__" / name).write_bytes(b"compiled")
+    assert stage.fingerprint() == before
+    code.write_text("a = 2")
+    assert stage.fingerprint() != before
