@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import socket
@@ -67,6 +68,7 @@ async def _serve(settings: Settings, listening: socket.socket, announce: Callabl
 
     async def work() -> None:
         await answering.pool.start()
+        gc.freeze()  # or each full collection would look through all that was imported, and hold up every request
         announce(address_of(listening))
         await answering.pool.run()
 
