@@ -53,6 +53,8 @@ def _work(control: socket.socket, descriptor: int, nursery: int) -> NoReturn:
         from tasks.retrieval.service.process_worker import work
 
         work(socket.socket(fileno=descriptor))
+    except (BrokenPipeError, ConnectionResetError):
+        os._exit(0)  # the server has let it go
     except BaseException:
         sys.excepthook(*sys.exc_info())
         os._exit(1)
