@@ -86,19 +86,22 @@ class RemoteRetriever:
         return self
 
     def search(self, queries: Sequence[str], topk: int) -> list[list[Hit]]:
-        """See `Retriever`; all queries go in one request.
+        """See `Retriever`; all queries go in one request, but for blank ones, which find nothing anywhere.
 
         Raises:
             UnavailableError: the server cannot be had, is overloaded, does not answer in time, or answers nonsense.
             InputError: it has another corpus by now.
         """
-        # Half of a surrogate pair, which JSON can carry, is no character: no server has to take it.
-        asked = [query.encode("utf-8", "replace").decode() for query in queries]
-        content = json.dumps({"queries": asked, "topk": topk, "return_scores": True}).encode()
+        asked = [_plain(query) for query in queries]
+        sent = [query for query in asked if query]
+        if not sent:
+            return [[] for _ in asked]
+        content = json.dumps({"queries": sent, "topk": topk, "return_scores": True}).encode()
         self._count("searches")
         try:
             with self._breaker.guarded(), within(self._seconds):
-                return self._again(self._retrieve, content, len(asked), topk)
+                found = iter(self._again(self._retrieve, content, len(sent), topk))
+            return [next(found) if query else [] for query in asked]
         except FailedError as error:
             self._count(f"failures/{error.kind}")
             raise
@@ -210,6 +213,14 @@ def open_client(address: str, retrieval: Any, corpus_sha256: str | None) -> Remo
     client = RemoteRetriever(address, retrieval.seconds, corpus_sha256)
     client.check(retrieval.retriever)
     return client
+
+
+def _plain(query: str) -> str:
+    """A query that every server takes as an index in the process does; empty where it is blank.
+
+    Policies write what is no text: half of a surrogate pair, which JSON can carry and is no character, and NUL.
+    """
+    return query.encode("utf-8", "replace").decode().replace("\0", " ").strip()
 
 
 def _answered(error: BaseException) -> bool:

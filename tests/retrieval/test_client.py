@@ -127,6 +127,17 @@ def test_a_search_is_search_r1s_request_and_brings_its_passages(serve: Any) -> N
     assert one.counters == {"searches": 1}
 
 
+def test_what_a_policy_writes_finds_what_it_would_in_this_process(serve: Any) -> None:
+    server = serve(found)
+    one = client(server)
+    assert [len(hits) for hits in one.search(["Kashi", " \n", "", "Ro\0ve", "\0"], 3)] == [1, 0, 0, 1, 0]
+    assert [json.loads(request.body)["queries"] for request in server.seen] == [["Kashi", "Ro ve"]]
+    assert one.search([" ", "\0"], 3) == [[], []]
+    assert one.search([], 3) == []
+    assert len(server.seen) == 1  # a server may refuse a request that says nothing, as ours does
+    assert one.counters == {"searches": 1}
+
+
 @pytest.mark.parametrize(
     ("document", "passage"),
     [
