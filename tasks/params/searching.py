@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -19,6 +21,8 @@ NEEDS: dict[Name, frozenset[Built]] = {
     "qdrant": frozenset(["qdrant"]),
     "wikipedia": frozenset(),
 }
+
+WIKIPEDIA_PAGES = 20  # whose beginnings one call brings (TextExtracts, exlimit)
 
 
 class Bm25(Section):
@@ -63,6 +67,12 @@ class Index(Section):
     bm25: Bm25
     dense: Dense
     recall_questions: Positive
+
+    @model_validator(mode="after")
+    def _once(self) -> Index:
+        if len(set(self.build)) < len(self.build):
+            raise ValueError(f"build: one is named twice in {self.build}")
+        return self
 
 
 class Qdrant(Section):
@@ -110,9 +120,18 @@ def faults(retrieval: Retrieval, index: Index, tool_seconds: float) -> Iterator[
             f"retrieval.seconds: {retrieval.seconds:g} must be less than one call may take, "
             f"episode.tool_seconds: {tool_seconds:g}"
         )
+    encoder = index.dense.encoder
+    if encoder not in ("ngrams", "minilm") and not encoder.startswith("hf:") and not Path(encoder).is_dir():
+        yield f"index.dense.encoder: {encoder!r} is no folder; encoders are: ngrams, minilm, hf:ID, or a folder"
+    url = retrieval.qdrant.url
+    if url is not None and not re.match(r"https?://[^/\s]", url):
+        yield f"retrieval.qdrant.url: {url!r} is no address; name one such as http://127.0.0.1:6333, or null"
     if retrieval.retriever == "wikipedia":
-        if not retrieval.wikipedia.contact:
+        contact = retrieval.wikipedia.contact or ""
+        if not ("@" in contact or "://" in contact) or not contact.isprintable():
             yield "retrieval.wikipedia.contact: Wikimedia's rules ask for an address that it can write to; name yours"
+        if retrieval.topk > WIKIPEDIA_PAGES:
+            yield f"retrieval.topk: Wikipedia brings at most {WIKIPEDIA_PAGES} pages a call, not {retrieval.topk}"
         if not retrieval.wikipedia.endpoint.startswith("https://"):
             yield f"retrieval.wikipedia.endpoint: must start with https://, got {retrieval.wikipedia.endpoint!r}"
         if retrieval.server is not None:

@@ -54,6 +54,23 @@ def resolved(workspace: Path, sections: dict[str, Any]) -> params.Params:
         ({"index": {"bm25": {"stemmer": "french"}}}, "index.bm25.stemmer: Input should be 'english', got 'french'"),
         ({"index": {"dense": {"ngrams": [5, 3]}}}, "index.dense: ngrams: the shortest comes first, got [5, 3]"),
         ({"index": {"dense": {"ivf": {"probes": 2000}}}}, "index.dense: ivf.probes: more than ivf.lists, 1024"),
+        ({"index": {"build": ["bm25", "bm25"]}}, "index: build: one is named twice in ['bm25', 'bm25']"),
+        (
+            {"index": {"dense": {"encoder": "nonsense"}}},
+            "index.dense.encoder: 'nonsense' is no folder; encoders are: ngrams, minilm",
+        ),
+        (
+            {"retrieval": {"qdrant": {"url": "ftp://x"}}},
+            "retrieval.qdrant.url: 'ftp://x' is no address; name one",
+        ),
+        ({"retrieval": {**WIKIPEDIA, "topk": 21}}, "retrieval.topk: Wikipedia brings at most 20 pages a call, not 21"),
+        *(
+            (
+                {"retrieval": {"retriever": "wikipedia", "wikipedia": {"contact": contact}}},
+                "retrieval.wikipedia.contact: Wikimedia's rules ask for",
+            )
+            for contact in ("", "x", "a@b.c\r\nx-evil: 1")
+        ),
         ({"retrieval": {"passage_words": 60}}, "unknown key 'retrieval.passage_words'"),
     ],
 )

@@ -24,7 +24,6 @@ from tasks.retrieval.wikipedia.replies import Page, Reply, ReplyError, merged, p
 
 log = logging.getLogger("forager.retrieval")
 
-MOST_PAGES = 20  # whose beginnings one call brings (TextExtracts, exlimit)
 MOST_BYTES = 1 << 22  # of a reply, unpacked; 20 pages take some 100 kB
 PAUSE = 5.0  # seconds where the host names none: what MediaWiki advises for maxlag
 _BUSY = (httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE)
@@ -102,7 +101,7 @@ class Api:
 
         Args:
             query: as `replies.plain` makes it.
-            topk: pages, at most `MOST_PAGES`.
+            topk: pages, at most `params.searching.WIKIPEDIA_PAGES`.
             calls: what may still be called.
             deadline: by time.monotonic; whoever waits for this ends it then.
 

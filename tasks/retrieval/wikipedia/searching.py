@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from tasks.errors import InputError, UnavailableError
+from tasks.params.searching import WIKIPEDIA_PAGES
 from tasks.processes import MARK
 from tasks.retrieval.calls import in_time
 from tasks.retrieval.passages import Passage
 from tasks.retrieval.retriever import Hit
-from tasks.retrieval.wikipedia.api import MOST_PAGES, Api, Calls
+from tasks.retrieval.wikipedia.api import Api, Calls
 from tasks.retrieval.wikipedia.connection import connect
 from tasks.retrieval.wikipedia.page_cache import Answers, PageCache
 from tasks.retrieval.wikipedia.replies import Page, plain
@@ -32,8 +33,8 @@ def open_wikipedia(retrieval: Any) -> Wikipedia:
             names what is no proxy or no CA bundle.
     """
     section, topk = retrieval.wikipedia, retrieval.topk
-    if topk > MOST_PAGES:
-        raise InputError(f"Wikipedia brings at most {MOST_PAGES} pages a call, not {topk}", where="retrieval.topk")
+    if topk > WIKIPEDIA_PAGES:
+        raise InputError(f"Wikipedia brings at most {WIKIPEDIA_PAGES} pages a call, not {topk}", where="retrieval.topk")
     cache = PageCache(Path(os.environ.get(MARK, ".")) / CACHE)
     return Wikipedia(section.endpoint, section.contact, retrieval.seconds, cache)
 
@@ -67,8 +68,8 @@ class Wikipedia:
 
     def find(self, queries: Sequence[str], topk: int, calls: Calls) -> list[list[Hit]]:
         """Search with the calls that are left of a question's; see `Retriever.search`."""
-        if topk > MOST_PAGES:
-            raise InputError(f"Wikipedia brings at most {MOST_PAGES} pages a call, not {topk}", where="topk")
+        if topk > WIKIPEDIA_PAGES:
+            raise InputError(f"Wikipedia brings at most {WIKIPEDIA_PAGES} pages a call, not {topk}", where="topk")
         deadline = time.monotonic() + self._seconds
         return [self._find(plain(query), topk, calls, deadline) for query in queries]
 
