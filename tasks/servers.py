@@ -32,6 +32,8 @@ def listen(host: str, port: int) -> socket.socket:
     Raises:
         InputError: nobody can listen there.
     """
+    if not host:
+        raise InputError("must be a name or an address: an empty one would be every address", where="--host")
     if not 0 <= port < 1 << 16:
         raise InputError(f"must be 0 to 65535, not {port}", where="--port")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -20,6 +20,7 @@ from typing import cast
 import numpy as np
 
 from tasks.errors import InputError
+from tasks.retrieval import manifest
 from tasks.retrieval.ranking import best
 from tasks.retrieval.words import Words
 
@@ -83,17 +84,21 @@ class Bm25:
         folder: of the index.
         stemmer: with which it was built.
         compiled: whether numba searches; None: where it pays.
+
+    Raises:
+        InputError: a file of it is missing or not whole.
     """
 
     def __init__(self, folder: Path, stemmer: str | None, *, compiled: bool | None = None) -> None:
         source = folder / FOLDER
         # The files are read here and not by bm25s, whose import alone takes a second and 100 MB, numba's.
-        self._vocabulary = json.loads((source / "vocab.index.json").read_text(encoding="utf-8"))
-        self._passages = json.loads((source / "params.index.json").read_text(encoding="utf-8"))["num_docs"]
-        self._starts, self._rows, self._scores = (
-            np.load(source / f"{name}.csc.index.npy", mmap_mode="r", allow_pickle=False)
-            for name in ("indptr", "indices", "data")
-        )
+        with manifest.reading(source):
+            self._vocabulary = json.loads((source / "vocab.index.json").read_text(encoding="utf-8"))
+            self._passages = json.loads((source / "params.index.json").read_text(encoding="utf-8"))["num_docs"]
+            self._starts, self._rows, self._scores = (
+                np.load(source / f"{name}.csc.index.npy", mmap_mode="r", allow_pickle=False)
+                for name in ("indptr", "indices", "data")
+            )
         self._words, self._lock = Words(stemmer), threading.Lock()
         self._id = lru_cache(_KEPT)(self._look_up)
         self._kernel = None

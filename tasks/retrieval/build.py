@@ -53,7 +53,7 @@ def build(
     for part in (*get_args(searching.Built), FOLDER):
         shutil.rmtree(folder / part, ignore_errors=True)
     digest = manifest.sha256(corpus)
-    passages.write(passages.read_corpus(corpus), folder)
+    passages.write(passages.read_corpus(corpus), folder, digest)
     stored = passages.Passages(folder)
     parts: dict[str, Any] = {}
     packages = {"pyarrow"}

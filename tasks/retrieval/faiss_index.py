@@ -16,7 +16,7 @@ from typing import Any
 import faiss
 import numpy as np
 
-from tasks.retrieval import threads
+from tasks.retrieval import manifest, threads
 
 FILE = "index.faiss"
 # faiss wants as many vectors for each list's centre, or warns that it knows too little.
@@ -64,9 +64,14 @@ def build(vectors: np.ndarray, folder: Path, dense: Any) -> dict[str, Any]:
 
 
 def open_index(folder: Path, said: dict[str, Any]) -> faiss.Index:
-    """The index of a folder, memory-mapped, set to look where `build` said."""
+    """The index of a folder, memory-mapped, set to look where `build` said.
+
+    Raises:
+        InputError: its file is missing or not whole.
+    """
     faiss.omp_set_num_threads(threads.count())
-    index = faiss.read_index(str(folder / FILE), faiss.IO_FLAG_MMAP_IFC)
+    with manifest.reading(folder):
+        index = faiss.read_index(str(folder / FILE), faiss.IO_FLAG_MMAP_IFC)
     if said["faiss"] == "ivf":
         faiss.ParameterSpace().set_index_parameter(index, "nprobe", said["probes"])
     elif said["faiss"] == "hnsw":

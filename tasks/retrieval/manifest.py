@@ -9,8 +9,11 @@ Parts are bm25, dense, qdrant, and encoder: what makes the vectors of the last t
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -96,10 +99,33 @@ def require_part(folder: Path, corpus_sha256: str) -> None:
     Raises:
         InputError: it is of another one, or not whole.
     """
-    found = _read(folder / PART).get("corpus_sha256")
+    require_same(folder, _read(folder / PART).get("corpus_sha256"), corpus_sha256)
+
+
+def require_same(place: Path, found: Any, corpus_sha256: str) -> None:
+    """Make sure that the corpus which a part names is the index's.
+
+    Raises:
+        InputError: it is another one.
+    """
     if found != corpus_sha256:
-        what = f"this part is of corpus {str(found)[:12]}, and the index of corpus {corpus_sha256[:12]}"
-        raise InputError(what, where=str(folder), mend=_MEND)
+        what = f"this part is of corpus {str(found)[:12] or 'unknown'}, and the index of corpus {corpus_sha256[:12]}"
+        raise InputError(what, where=str(place), mend=_MEND)
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Open a file or a part of an index inside the block.
+
+    Raises:
+        InputError: something of it is missing, cut off, or of another form.
+    """
+    # What Arrow, numpy, scipy, JSON and faiss (RuntimeError) say of such files.
+    try:
+        yield
+    except (OSError, ValueError, KeyError, RuntimeError, EOFError, zipfile.BadZipFile) as error:
+        why = " ".join(f"{type(error).__name__} {error}".split())[:300]
+        raise InputError(f"cannot be read: {why}", where=str(path), mend=_MEND) from error
 
 
 def write_part(folder: Path, corpus_sha256: str, parameters: dict[str, Any]) -> None:
@@ -117,6 +143,8 @@ def _read(path: Path) -> dict[str, Any]:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError("no index here", where=str(path), mend=_MEND) from None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path), mend=_MEND) from None
     except ValueError as error:
         raise InputError(f"not JSON: {error}", where=str(path), mend=_MEND) from None
     if not isinstance(found, dict):

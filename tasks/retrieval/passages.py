@@ -12,8 +12,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tasks.errors import InputError
+from tasks.retrieval import manifest
 
 FILE = "passages.arrow"
+_CORPUS = "corpus_sha256"  # in the file's schema
 
 
 @dataclass(frozen=True)
@@ -49,23 +51,40 @@ def read_corpus(corpus: Path) -> pa.Table:
     return result
 
 
-def write(table: pa.Table, folder: Path) -> None:
-    """Write the passages into an index folder."""
+def write(table: pa.Table, folder: Path, corpus_sha256: str) -> None:
+    """Write the passages of a corpus into an index folder."""
+    table = table.replace_schema_metadata({_CORPUS: corpus_sha256})
     with pa.OSFile(str(folder / FILE), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
 
 
 def open_table(folder: Path) -> pa.Table:
-    """The passages of an index folder, memory-mapped: columns id, title, text, url."""
-    return pa.ipc.open_file(pa.memory_map(str(folder / FILE))).read_all()
+    """The passages of an index folder, memory-mapped: columns id, title, text, url.
+
+    Raises:
+        InputError: their file is missing or not whole.
+    """
+    with manifest.reading(folder / FILE):
+        return pa.ipc.open_file(pa.memory_map(str(folder / FILE))).read_all()
 
 
 class Passages:
-    """The passages of an index folder by row and by id."""
+    """The passages of an index folder by row and by id.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: of the index.
+        corpus_sha256: of the corpus that they must be of; None: any.
+
+    Raises:
+        InputError: their file is missing, not whole, or of another corpus.
+    """
+
+    def __init__(self, folder: Path, corpus_sha256: str | None = None) -> None:
         self._where = folder / FILE
         table = open_table(folder)
+        if corpus_sha256 is not None:
+            found = (table.schema.metadata or {}).get(_CORPUS.encode(), b"").decode()
+            manifest.require_same(self._where, found, corpus_sha256)
         self._columns = [table[name].chunk(0) for name in ("id", "title", "text", "url")]
 
     def __len__(self) -> int:

@@ -97,7 +97,9 @@ def open_retriever(index: Path | None, retrieval: Any, corpus_sha256: str | None
         from tasks.retrieval.qdrant import open_qdrant
 
         return open_qdrant(index, retrieval, found)
-    return LocalRetriever(_engine(index, retrieval.retriever, found, retrieval), Passages(index))
+    return LocalRetriever(
+        _engine(index, retrieval.retriever, found, retrieval), Passages(index, found["corpus_sha256"])
+    )
 
 
 def _engine(index: Path, name: searching.Name, found: dict[str, Any], retrieval: Any) -> Engine:

@@ -125,7 +125,7 @@ def test_wrong_corpora_are_refused(tmp_path: Path, index_params: Index, write_co
 
 def test_fifty_thousand_passages_open_at_once(tmp_path: Path, write_corpus) -> None:
     rows = [(f"p{n}", f"title {n}", "some words of a passage " * 10, None) for n in range(50_000)]
-    write(read_corpus(write_corpus(tmp_path / "corpus.parquet", rows)), tmp_path)
+    write(read_corpus(write_corpus(tmp_path / "corpus.parquet", rows)), tmp_path, "hash")
     start = time.perf_counter()
     passages = Passages(tmp_path)
     assert passages.by_id("p49999").title == "title 49999" and len(passages) == 50_000

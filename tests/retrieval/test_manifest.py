@@ -63,3 +63,48 @@ def test_a_part_that_was_not_built_is_named(
 
 def test_no_index_is_refused(retrieval) -> None:
     assert "no index" in refused(None, retrieval())
+
+
+def test_passages_of_another_corpus_are_refused(
+    copy: Path, tmp_path: Path, index_section, retrieval, write_corpus
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    corpus = write_corpus(tmp_path / "other.parquet", [("q0", "Oslo", "Oslo is the capital of Norway.", None)])
+    build(corpus, other, index_section(build=["bm25"]), lambda line: None)
+    shutil.copy(other / "passages.arrow", copy)
+    line = refused(copy, retrieval())
+    assert "passages.arrow: this part is of corpus" in line and "dvc repro index" in line
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("bm25", "passages.arrow"),
+        ("bm25", "bm25/vocab.index.json"),
+        ("bm25", "bm25/params.index.json"),
+        ("bm25", "bm25/indptr.csc.index.npy"),
+        ("bm25", "bm25/data.csc.index.npy"),
+        ("dense", "dense/index.faiss"),
+        ("dense", "encoder/idf.npy"),
+        ("dense", "encoder/projection.npz"),
+    ],
+)
+@pytest.mark.parametrize("harm", ["missing", "empty", "cut"])
+def test_a_file_that_is_missing_or_cut_off_is_named_in_one_line(
+    copy: Path, retrieval, name: str, file: str, harm: str
+) -> None:
+    path = copy / file
+    content = path.read_bytes()
+    path.unlink()
+    if harm != "missing":
+        path.write_bytes(b"" if harm == "empty" else content[: len(content) // 2])
+    line = refused(copy, retrieval(name))
+    assert line.startswith(str(copy)) and "cannot be read" in line and "dvc repro index" in line and "\n" not in line
+
+
+def test_a_manifest_that_is_no_file_is_refused(copy: Path, retrieval) -> None:
+    (copy / "manifest.json").unlink()
+    (copy / "manifest.json").mkdir()
+    assert "manifest.json: cannot be read" in refused(copy, retrieval())
+    assert "cannot be read" in refused(copy / "passages.arrow", retrieval())

@@ -18,6 +18,8 @@ import scipy.sparse as sparse
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 from sklearn.random_projection import SparseRandomProjection
 
+from tasks.retrieval import manifest
+
 _FEATURES = 2**18
 # The projection is part of the encoder, not of an experiment: it stays the same under every seed.
 _PROJECTION_SEED = 0
@@ -60,9 +62,15 @@ class Ngrams:
 
     @classmethod
     def open(cls, folder: Path, ngrams: Sequence[int]) -> Ngrams:
-        """The encoder that `save` has written."""
-        idf = np.load(folder / "idf.npy", allow_pickle=False)
-        return cls(ngrams, idf, sparse.load_npz(folder / "projection.npz"))
+        """The encoder that `save` has written.
+
+        Raises:
+            InputError: a file of it is missing or not whole.
+        """
+        with manifest.reading(folder):
+            idf = np.load(folder / "idf.npy", allow_pickle=False)
+            projection = sparse.load_npz(folder / "projection.npz")
+        return cls(ngrams, idf, projection)
 
     def save(self, folder: Path) -> None:
         """Write idf.npy and projection.npz."""

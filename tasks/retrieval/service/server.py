@@ -10,7 +10,7 @@ from typing import Any
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -52,10 +52,13 @@ async def _body(request: Request) -> bytes:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise HTTPException(415, "content-type must be application/json")
     content = bytearray()
-    async for part in request.stream():
-        content += part
-        if len(content) > MOST_BYTES:
-            raise HTTPException(413, f"the body has more than {MOST_BYTES:,} bytes", _CLOSE)
+    try:
+        async for part in request.stream():
+            content += part
+            if len(content) > MOST_BYTES:
+                raise HTTPException(413, f"the body has more than {MOST_BYTES:,} bytes", _CLOSE)
+    except ClientDisconnect:
+        raise GoneError("the client has gone") from None
     return bytes(content)
 
 
@@ -136,5 +139,7 @@ def create_app(answering: Answering, *, retriever: str, topk: int) -> Starlette:
         ],
         exception_handlers={HTTPException: refused, Exception: broken},
     )
+    # A redirect would name whatever host the request names, and no client of Search-R1's follows it with its body.
+    app.router.redirect_slashes = False
     app.add_middleware(_Counting, metrics=metrics)
     return app

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -104,6 +105,8 @@ class Nursery:
                     message, descriptors, _, _ = socket.recv_fds(self._control, 1, 1)
                 if not message:
                     raise OSError("it has ended")
+                if not descriptors:  # the kernel drops what this process has no number for
+                    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             except (OSError, TimeoutError) as error:
                 self.close()
                 raise WorkerLostError(f"no worker was forked: {str(error) or 'no answer'}") from error
@@ -156,7 +159,10 @@ class ProcessWorker:
         self._asked = 0
 
     async def open(self) -> Opened:
-        ours, theirs = socket.socketpair()
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError as error:  # too many files are open, as where many clients came
+            raise WorkerLostError(f"no socket for a worker: {error}") from error
         try:
             with theirs:
                 self._process = await self._nursery.fork(theirs)

@@ -148,6 +148,8 @@ def test_a_bad_request_is_told_what_is_wrong_and_harms_nobody(
 
 def test_a_wrong_path_and_no_http_at_all(server: Any) -> None:
     assert server.get("/retriever").status_code == 404
+    gone = httpx.post(f"{server.address}/retrieve/", json={"queries": ["Rome"]})
+    assert gone.status_code == 404 and gone.json() == {"detail": "Not Found"}
     with socket.create_connection(("127.0.0.1", server.port), 10) as connection:
         connection.sendall(b"what is this?\r\n\r\n")
         assert connection.recv(100).startswith(b"HTTP/1.1 400")
@@ -174,6 +176,20 @@ def test_half_a_body_holds_nothing_and_ends_at_the_deadline(server: Any) -> None
             said += part
         assert said.startswith(b"HTTP/1.1 408")
         connection.close()
+
+
+def test_a_client_that_goes_amid_its_body_is_counted_and_no_error(serve: Any) -> None:
+    with serve("--workers", "1") as server:
+        server.ready()
+        with socket.create_connection(("127.0.0.1", server.port), 10) as connection:
+            connection.sendall(
+                b"POST /retrieve HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{"
+            )
+        deadline = time.monotonic() + 10
+        while server.metric("retrieval_disconnected_total") != 1:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert server.end() == (0, "")
 
 
 def test_a_killed_worker_has_a_successor_and_no_client_sees_it(server: Any) -> None:
@@ -311,6 +327,7 @@ def test_it_ends_with_its_stage(index: Path, retrieval: Any, gone: Any) -> None:
         (["--queue", "0"], "the queue"),
         (["--port", "70000"], "--port"),
         (["--host", "nowhere.invalid"], "--host"),
+        (["--host", ""], "--host"),
         (["--index", "/nowhere"], "no index here"),
     ],
     ids=lambda value: value[1] if isinstance(value, list) else None,

@@ -1,6 +1,7 @@
 """What a worker's socket may bring: the other end is a thread that says what no worker says."""
 
 import os
+import resource
 import socket
 import subprocess
 import threading
@@ -100,3 +101,17 @@ async def test_a_nursery_that_cannot_import_forks_nobody() -> None:
     with pytest.raises(WorkerLostError, match="could not be imported"):
         await ProcessWorker(Spec("/nowhere", {}), nursery).open()
     assert nursery._process is None
+
+
+async def test_a_worker_for_which_no_file_can_be_opened_is_lost_and_no_more() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    nursery = Liar(OPENED, answers)
+    worker = await nursery.worker()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))  # none but the standard ones
+    try:
+        with pytest.raises(WorkerLostError, match="Too many open files"):
+            await worker.open()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        nursery.process.kill()
+        nursery.process.wait()
