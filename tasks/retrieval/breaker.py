@@ -16,7 +16,7 @@ FAILURES = 5  # in a row, until nobody may pass ...
 PAUSE = 3.0  # ... for so many seconds; then one tries
 
 
-class ClosedError(Exception):
+class BreakerOpenError(Exception):
     """Nobody may pass now."""
 
 
@@ -44,17 +44,17 @@ class Breaker:
         """Pass, and tell by what is raised inside how it went.
 
         Raises:
-            ClosedError: nobody may pass, or somebody else is trying.
+            BreakerOpenError: nobody may pass, or somebody else is trying.
         """
         tries = self._breaker.current_state != STATE_CLOSED
         if tries and not self._trying.acquire(blocking=False):
-            raise ClosedError
+            raise BreakerOpenError
         try:
             # Not `call`, which holds the breaker's lock for as long as the call takes.
             with self._breaker.calling():
                 yield
         except CircuitBreakerError:
-            raise ClosedError from None
+            raise BreakerOpenError from None
         finally:
             if tries:
                 self._trying.release()

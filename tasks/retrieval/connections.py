@@ -7,8 +7,10 @@ network back end can be replaced by one's own, and that is where the time of a w
 from __future__ import annotations
 
 import contextlib
+import os
 import ssl
 import time
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -112,6 +114,11 @@ class Connections:
 
     def __init__(self, address: str) -> None:
         self._address = address
+        self._renew()
+        _every.add(self)
+
+    def _renew(self) -> None:
+        """Begin without a connection."""
         self._pool = httpcore.ConnectionPool(
             max_connections=MOST_CONNECTIONS, keepalive_expiry=KEPT_SECONDS, network_backend=_Backend()
         )
@@ -136,3 +143,15 @@ class Connections:
                     raise TooLongError(f"a reply of more than {MOST_BYTES:,} bytes")
         received = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
         return Reply(response.status, received, bytes(body))
+
+
+_every: weakref.WeakSet[Connections] = weakref.WeakSet()
+
+
+def _renew_every() -> None:
+    for connections in _every:
+        connections._renew()
+
+
+# Two processes that ask over one connection would read each other's answers.
+os.register_at_fork(after_in_child=_renew_every)

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import orjson
 
+from tasks.retrieval.connections import Reply
 from tasks.retrieval.passages import Passage
 from tasks.retrieval.retriever import Hit
 
@@ -64,3 +68,29 @@ def _passage(document: dict[str, Any]) -> Passage:
         first, line_break, rest = contents.partition("\n")
         title, text = (first.strip().strip('"'), rest) if line_break else ("", contents)
     return Passage(str(key), title, text, url if isinstance(url, str) else None)
+
+
+def retry_after(reply: Reply) -> float:
+    """Seconds that `Retry-After` asks for, as a number or as a date; 0 without one."""
+    value = reply.headers.get("retry-after", "").strip()
+    if value.isascii() and value.isdecimal():
+        return float(value)
+    try:
+        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError):  # no date, or one that does not say its zone
+        return 0.0
+
+
+def read_object(reply: Reply) -> Mapping[str, Any]:
+    """A reply's object; an empty one where it is none."""
+    try:
+        content = orjson.loads(reply.content)
+    except orjson.JSONDecodeError:
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def reason(reply: Reply) -> str:
+    """What a reply says, in one short line."""
+    said = str(read_object(reply).get("detail") or reply.content[:1000].decode("utf-8", "replace"))
+    return " ".join(said.split())[:200]

@@ -2,6 +2,8 @@
 
 import json
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,9 +19,10 @@ import pytest
 
 from tasks.errors import InputError, UnavailableError
 from tasks.retrieval import breaker, connections
-from tasks.retrieval.client import FailedError, RemoteRetriever, open_client
+from tasks.retrieval.client import RemoteRetriever, open_client
 from tasks.retrieval.passages import Passage
 from tasks.retrieval.retriever import Hit
+from tasks.retrieval.tries import SearchFailedError
 
 SECONDS = 0.6  # of a search
 SLACK = 1.0  # how much later than that it may end, on a machine that is busy
@@ -101,10 +104,10 @@ def timed(most: float) -> Iterator[None]:
     assert time.monotonic() - start < most
 
 
-def failure(of: RemoteRetriever, seconds: float = SECONDS) -> FailedError:
+def failure(of: RemoteRetriever, seconds: float = SECONDS) -> SearchFailedError:
     with timed(seconds + SLACK), pytest.raises(UnavailableError) as raised:
         of.search(["a"], 3)
-    assert isinstance(raised.value, FailedError) and not raised.value.spent
+    assert isinstance(raised.value, SearchFailedError) and not raised.value.spent
     return raised.value
 
 
@@ -260,6 +263,13 @@ def test_no_search_outlives_its_time(serve: Any, act: Act, kind: str) -> None:
     assert failure(client(serve(act))).kind == kind
 
 
+def test_a_last_try_that_runs_out_of_time_does_not_hide_why_there_were_others(serve: Any) -> None:
+    one = client(serve(after(lambda handler: handler.say(503, {"detail": "full"}), then=never)))
+    error = failure(one)
+    assert error.kind == "busy" and str(error).endswith(" is busy: full")
+    assert one.counters == {"searches": 1, "retries": 1, "failures/busy": 1}
+
+
 def test_where_nobody_listens_and_where_nobody_accepts() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -279,10 +289,10 @@ def test_whoever_waits_for_a_free_connection_waits_in_its_own_time(serve: Any, m
 # Tries
 
 
-def after(*first: Act) -> Act:
+def after(*first: Act, then: Act = found) -> Act:
     """Each of the first requests is treated so; later ones are answered."""
     acts = iter(first)
-    return lambda handler: next(acts, found)(handler)
+    return lambda handler: next(acts, then)(handler)
 
 
 @pytest.mark.parametrize("status", [502, 503, 504])
@@ -434,10 +444,30 @@ def test_a_connection_that_the_server_has_closed_meanwhile_costs_nothing(serve: 
     assert not [name for name in one.counters if name.startswith("failures")]
 
 
+FORKED = """
+import os, sys
+from tasks.retrieval.client import RemoteRetriever
+one = RemoteRetriever(sys.argv[1], 30.0, None)
+assert one.search(["parent"], 1)
+child = os.fork()
+if child == 0:
+    os._exit(0 if one.search(["child"], 1)[0][0].passage.text == "child" else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert one.search(["parent"], 1)[0][0].passage.text == "parent"
+"""
+
+
+def test_a_forked_process_has_connections_of_its_own(serve: Any) -> None:
+    server = serve(found)
+    subprocess.run([sys.executable, "-c", FORKED, server.address], check=True, timeout=60)
+    parent, child, _ = (handler.client_address for handler in server.seen)
+    assert parent != child
+
+
 # Opening
 
 
-SECTION = SimpleNamespace(seconds=SECONDS, retriever="bm25")
+SECTION = SimpleNamespace(seconds=SECONDS, retriever="bm25", topk=3)
 
 
 def ready(**said: Any) -> Act:
@@ -460,7 +490,7 @@ def test_a_server_that_is_ready_is_opened(serve: Any) -> None:
     server = serve(ready())
     for corpus in (CORPUS, None):
         assert open_client(f"{server.address}/", SECTION, corpus).search(["a"], 1)
-    assert [handler.headers.get("x-corpus-sha256") for handler in server.seen] == [CORPUS, CORPUS, None, None]
+    assert [handler.headers.get("x-corpus-sha256") for handler in server.seen] == [CORPUS] * 3 + [None] * 3
 
 
 def test_a_server_that_is_not_ready_or_searches_something_else_is_refused(serve: Any) -> None:
@@ -482,8 +512,48 @@ def test_where_there_is_no_server(serve: Any) -> None:
         assert f"no retrieval server answers at {address}" in opening(address)
     for address in ("http://.", "http://nowhere.invalid", "ftp://127.0.0.1", "http://127.0.0.1:port", "http://ü ü"):
         assert "no retrieval server answers" in opening(address)
-    for act in (close, no_http, lambda handler: handler.say(404, b"")):
+    for act in (close, no_http, lambda handler: handler.say(200, b"<html>")):
         assert "no retrieval server answers" in opening(serve(act).address)
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_server_that_would_refuse_every_search_is_refused(serve: Any, ours: bool) -> None:
+    def act(handler: Handler) -> None:
+        if handler.path == "/ready":
+            return handler.say(200, READY) if ours else handler.say(404, {"detail": "Not Found"})
+        if json.loads(handler.body)["topk"] > 2:
+            return handler.say(400, {"detail": "topk must be\n1 or 2"})
+        return found(handler)
+
+    server = serve(act)
+    assert opening(server.address) == (
+        f"retrieval.server: the retrieval server at {server.address} refuses the search: 400 topk must be 1 or 2; "
+        "name a server of Search-R1's API that takes retrieval.topk, 3"
+    )
+    fewer = SimpleNamespace(seconds=SECONDS, retriever="bm25", topk=2)
+    assert open_client(server.address, fewer, CORPUS).search(["a"], 2)
+
+
+def test_a_server_that_stumbles_at_opening_is_tried_again(serve: Any) -> None:
+    stumble = iter([lambda handler: handler.say(503, {"detail": "full"})])
+
+    def act(handler: Handler) -> None:
+        return ready()(handler) if handler.path == "/ready" else next(stumble, found)(handler)
+
+    assert open_client(serve(act).address, SECTION, CORPUS).counters == {"retries": 1}
+
+
+def test_a_server_that_is_ready_and_overloaded_is_opened_and_another_is_not(
+    serve: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def act(handler: Handler) -> None:
+        return ready()(handler) if handler.path == "/ready" else handler.say(503, {"detail": "full"})
+
+    server = serve(act)
+    assert failure(open_client(server.address, SECTION, CORPUS)).kind == "busy"
+    assert caplog.messages == [f"a first search has failed: {server.address} is busy: full"]
+    unknown = serve(lambda handler: handler.say(404 if handler.path == "/ready" else 503, {"detail": "full"}))
+    assert "is busy: full" in opening(unknown.address)
 
 
 def test_a_server_that_cannot_say_what_it_searches_is_tried(serve: Any, caplog: pytest.LogCaptureFixture) -> None:
