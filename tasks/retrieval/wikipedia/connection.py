@@ -8,6 +8,7 @@ import ssl
 from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import httpx
 
@@ -48,6 +49,7 @@ def connect(endpoint: str, contact: str | None, seconds: float) -> httpx.AsyncCl
         )
     agent = f"Forager/{version('forager')} ({contact}) python-httpx/{httpx.__version__}"
     try:
+        _check_proxy_ports()
         return httpx.AsyncClient(
             headers={"user-agent": agent, "accept": "application/json", "accept-encoding": "gzip"},
             verify=_certificates(),
@@ -59,6 +61,17 @@ def connect(endpoint: str, contact: str | None, seconds: float) -> httpx.AsyncCl
         raise InputError(
             f"no proxy that can be used: {type(error).__name__}", where="HTTPS_PROXY, HTTP_PROXY or ALL_PROXY"
         ) from None
+
+
+def _check_proxy_ports() -> None:
+    """Make sure that proxies have ports that there are; httpx would find out in the midst of a call.
+
+    Raises:
+        ValueError: one has none.
+    """
+    for kind, address in getproxies().items():
+        if kind in ("https", "http", "all"):
+            _ = urlsplit(address if "://" in address else f"http://{address}").port
 
 
 def _certificates() -> ssl.SSLContext:

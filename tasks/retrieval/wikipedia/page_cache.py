@@ -19,6 +19,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
+from pydantic import TypeAdapter
+
 from tasks.retrieval.wikipedia.replies import Page
 
 log = logging.getLogger("forager.retrieval")
@@ -26,6 +28,7 @@ log = logging.getLogger("forager.retrieval")
 T = TypeVar("T")
 ENTRIES = 10_000
 REST = 5.0  # seconds without a file that failed
+_PAGES = TypeAdapter(list[Page])
 _WAIT = 0.5  # seconds for another process's write; each takes milliseconds
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, value TEXT NOT NULL, used INTEGER NOT NULL)",
@@ -143,7 +146,13 @@ class Answers:
     def look_up(self, query: str, topk: int) -> list[Page] | None:
         """The pages of a query; None where they are not known."""
         kept = self._cache.get(self._key(query, topk))
-        return None if kept is None else [Page(**page) for page in json.loads(kept)]
+        if kept is None:
+            return None
+        try:
+            return _PAGES.validate_json(kept, strict=True)
+        except ValueError as error:  # somebody else has written it
+            log.warning("an entry of the cache is none: %s", " ".join(str(error).split())[:200])
+            return None
 
     def keep(self, query: str, topk: int, pages: list[Page]) -> None:
         """Keep the pages of a query, all of them and with their texts."""

@@ -140,7 +140,10 @@ def test_what_is_no_bundle_is_named(
         opened()
 
 
-@pytest.mark.parametrize("address", ["gopher://user:secret@host", "http://user:secret@host:port"])
+@pytest.mark.parametrize(
+    "address",
+    ["gopher://user:secret@host", "http://user:secret@host:port", "http://user:secret@host:99999", "host:99999"],
+)
 def test_what_is_no_proxy_is_refused_and_its_password_not_said(
     opened, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:

@@ -1,4 +1,7 @@
+import contextlib
+import os
 import socket
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -6,14 +9,17 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tasks.errors import InputError, UnavailableError
+from tasks.processes import MARK
 from tasks.retrieval import Hit
 from tasks.retrieval.wikipedia import Wikipedia
+from tasks.retrieval.wikipedia.searching import CACHE
 
 ITALY = [["Rome", "Italy", "Roman Empire"]]
 ROME_URL = "https://en.wikipedia.org/wiki/Rome"
@@ -356,3 +362,15 @@ def test_more_pages_than_a_call_brings_are_refused(opened, retrieval) -> None:
         open_wikipedia(section)
     with pytest.raises(InputError, match="topk"):
         opened().search(["rome"], 21)
+
+
+@pytest.mark.parametrize(
+    "entry", ["{[", '[{"x": 1}]', '[{"id": "1", "rank": null, "title": 5, "url": 3, "text": {}}]', '"Rome"']
+)
+def test_an_entry_of_the_cache_that_is_none_costs_a_call_and_no_search(fake, opened, entry: str) -> None:
+    known = opened().search(["rome"], 3)
+    with contextlib.closing(sqlite3.connect(Path(os.environ[MARK]) / CACHE)) as database, database:
+        database.execute("UPDATE entries SET value = ?", (entry,))
+    wikipedia = opened()
+    assert wikipedia.search(["rome"], 3) == known and len(fake.calls) == 2
+    assert wikipedia.search(["rome"], 3) == known and len(fake.calls) == 2  # it is whole again
