@@ -29,7 +29,7 @@ T = TypeVar("T")
 ENTRIES = 10_000
 REST = 5.0  # seconds without a file that failed
 _PAGES = TypeAdapter(list[Page])
-_WAIT = 0.5  # seconds for another process's write; each takes milliseconds
+_WAIT = 2.0  # seconds for another process's write; each takes milliseconds, and more on a busy machine
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, value TEXT NOT NULL, used INTEGER NOT NULL)",
     "CREATE INDEX IF NOT EXISTS by_use ON entries (used)",
