@@ -121,7 +121,7 @@ class Tools(Section):
     names: Annotated[list[str], Field(min_length=1)]
     server: str | None
     worker: Literal["process", "thread", "ray"]
-    workers: Positive
+    workers: Annotated[int, Field(gt=0, le=256)]
 
 
 class Demos(Section):

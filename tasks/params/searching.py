@@ -94,7 +94,7 @@ class Retrieval(Section):
     retriever: Name
     topk: Positive
     server: str | None
-    workers: Positive
+    workers: Annotated[int, Field(gt=0, le=256)]
     seconds: Annotated[float, Field(gt=0, strict=False, allow_inf_nan=False)]
     hybrid: Hybrid
     qdrant: Qdrant

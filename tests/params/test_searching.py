@@ -54,6 +54,8 @@ def resolved(workspace: Path, sections: dict[str, Any]) -> params.Params:
         ({"index": {"bm25": {"stemmer": "french"}}}, "index.bm25.stemmer: Input should be 'english', got 'french'"),
         ({"index": {"dense": {"ngrams": [5, 3]}}}, "index.dense: ngrams: the shortest comes first, got [5, 3]"),
         ({"index": {"dense": {"ivf": {"probes": 2000}}}}, "index.dense: ivf.probes: more than ivf.lists, 1024"),
+        ({"retrieval": {"workers": 257}}, "retrieval.workers: Input should be less than or equal to 256, got 257"),
+        ({"tools": {"workers": 10**9}}, "tools.workers: Input should be less than or equal to 256, got 1000000000"),
         ({"index": {"build": ["bm25", "bm25"]}}, "index: build: one is named twice in ['bm25', 'bm25']"),
         (
             {"index": {"dense": {"encoder": "nonsense"}}},
