@@ -4,7 +4,9 @@ Decided: a demonstration searches the real index and shows its real results; whi
 drawn by seed and by `demos.hop_weights`; its question never comes back in RL; and of every number of hops
 `demos.rl_share` of the questions stays for RL, whatever `demos.questions` asks for. Demonstrations that the user
 brings come first, and are checked against the index. None, made or brought, may show a question of the splits that
-measure. `demos.give_up` makes the searcher impatient: SFT imitates that, and RL has something to find.
+measure. `demos.give_up` makes the searcher impatient: SFT imitates that, and RL has something to find. A search that
+cannot be had now ends the stage, with exit code 1: the input is right, and a later run may succeed; a server that
+stumbles must not choose the training set.
 
     python -m tasks.demos
 """

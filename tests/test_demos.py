@@ -1,5 +1,7 @@
 import json
 import shutil
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +13,8 @@ from tasks.agent.environments.search.environment import Environment
 from tasks.agent.protocols import SearchR1
 from tasks.agent.toolbox import Tool
 from tasks.agent.toolbox.base import _tools
-from tasks.errors import InputError
+from tasks.errors import InputError, UnavailableError
+from tasks.retrieval import manifest
 from tasks.training.tokenizer import train_tokenizer
 
 PEOPLE = 20
@@ -35,7 +38,7 @@ def row_of(question_row, n: int, **more) -> dict:
 @pytest.fixture
 def stage(make_stage, question_row, shared: Path):
     def make(questions: int, validation: int, rows: list[dict] | None = None, *, held: tuple[int, ...] = (), **more):
-        top = {key: more.pop(key) for key in ("seed",) if key in more}
+        top = {key: more.pop(key) for key in ("seed", "retrieval") if key in more}
         wanted = {"questions": questions, "validation": validation, **more}
         made = make_stage("demos", demos=wanted, sft={"batch_size": 1}, **top)
         rows = [row_of(question_row, n) for n in range(PEOPLE)] if rows is None else rows
@@ -62,6 +65,35 @@ def test_an_index_of_another_corpus_is_refused(stage, write_corpus) -> None:
     write_corpus(Path("data/ingest/corpus.parquet"), PASSAGES[1:])
     with pytest.raises(InputError, match=r"data/index: the index is of corpus \w{12}, and corpus \w{12} is meant"):
         demos.run(made)
+
+
+class Stumbling(BaseHTTPRequestHandler):
+    """A retrieval server that is ready, answers the search at opening, and is overloaded from then on."""
+
+    def do_GET(self) -> None:
+        self.say(200, {"corpus_sha256": manifest.read(Path("data/index"))["corpus_sha256"], "retriever": "bm25"})
+
+    def do_POST(self) -> None:
+        opening = b'["a"]' in self.rfile.read(int(self.headers["content-length"]))
+        self.say(200, {"result": [[]]}) if opening else self.say(503, {"detail": "full"})
+
+    def say(self, status: int, content: dict) -> None:
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(json.dumps(content).encode())
+
+    def log_message(self, *args) -> None:
+        pass
+
+
+def test_a_server_that_stumbles_ends_the_stage_and_chooses_no_questions(stage) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Stumbling) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        made = stage(6, 2, retrieval={"server": f"http://127.0.0.1:{server.server_port}", "seconds": 0.3})
+        with pytest.raises(UnavailableError, match=r"tool search cannot be had now: a call has failed \(unavailable\)"):
+            demos.run(made)
+        server.shutdown()
+    assert not list(made.out.iterdir())
 
 
 def test_questions_are_split_between_demonstrations_and_rl(stage) -> None:

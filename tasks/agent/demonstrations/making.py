@@ -45,6 +45,9 @@ async def demonstrate(
 
     Returns:
         the demonstration, or why the last policy that had something to search for led to none.
+
+    Raises:
+        UnavailableError: the search cannot be had now.
     """
     reasons: list[Drop] = []
     for policy in policies:

@@ -81,6 +81,7 @@ async def read_own(
     Raises:
         InputError: a file is missing or empty, more rows are faulty than may be, of which it names the first, or
             the protocol is another than theirs.
+        UnavailableError: the search cannot be had now.
     """
     if not isinstance(setup.protocol, SearchR1) or setup.protocol.name != SearchR1.name:
         raise InputError(

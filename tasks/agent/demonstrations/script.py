@@ -12,6 +12,9 @@ from tasks.agent.episode import Setup
 from tasks.agent.fitting import shown
 from tasks.agent.protocols import Call, Observation
 from tasks.agent.toolbox import Passage
+from tasks.errors import UnavailableError
+
+_NOT_NOW = ("unavailable", "worker", "timeout")  # failures that say nothing about the call
 
 
 class Script:
@@ -47,12 +50,19 @@ class Script:
         Args:
             turn: its text, without the end token.
             calls: what it asks for.
+
+        Raises:
+            UnavailableError: a tool cannot be had now. A demonstration that is left out for that would make the data
+                set another one each time.
         """
         setup, protocol, budget = self._setup, self._setup.protocol, self._setup.budget
         end = setup.chat.tokenizer.eos_token if protocol.ends_turn else ""
         self.segments.append(Segment(f"{turn}{end}", True, "generated"))
         self._turns += 1
         results = await setup.tools.call(self._id, calls)
+        for call, result in zip(calls, results, strict=True):
+            if result.failure in _NOT_NOW:
+                raise UnavailableError(f"tool {call.tool} cannot be had now: a call has failed ({result.failure})")
         self.found = [passage for result in results for passage in result.passages]
         self.passages += self.found
         forced = budget.force_answer and self._turns + 1 >= budget.max_turns

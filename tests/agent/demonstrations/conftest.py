@@ -9,6 +9,7 @@ from tasks.agent.environments.search.environment import Environment, SearchParam
 from tasks.agent.episode import Setup
 from tasks.agent.protocols import Call, SearchR1
 from tasks.agent.toolbox import Passage, Result
+from tasks.agent.toolbox.base import Failure
 
 
 class Characters:
@@ -25,6 +26,16 @@ class Characters:
 
     def apply_chat_template(self, conversation, **kwargs) -> list[int]:
         return self.encode("".join(message["content"] for message in conversation))
+
+
+FAILURES: dict[str, Failure] = {
+    "Broken": "raised",
+    "Blank": "arguments",
+    "Spent": "spent",
+    "Away": "unavailable",
+    "Dead": "worker",
+    "Slow": "timeout",
+}
 
 
 class Library:
@@ -45,8 +56,8 @@ class Library:
         self.open.discard(trajectory_id)
 
     def _search(self, query: str) -> Result:
-        if query == "Broken":
-            return Result(failure="raised")
+        if query in FAILURES:
+            return Result(failure=FAILURES[query])
         titled = [passage for passage in self._passages if passage.title == query]
         found = titled or [passage for passage in self._passages if query.lower() in passage.text.lower()]
         return Result("" if found else "No results.", tuple(found))

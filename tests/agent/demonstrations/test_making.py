@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tasks.agent.demonstrations import SCHEMA, Demonstration, collect, demonstrate
 from tasks.agent.demonstrations.form import is_yes_no
 from tasks.agent.episode import Generation, run_episode
+from tasks.errors import UnavailableError
 
 
 @pytest.fixture(scope="session")
@@ -89,12 +90,22 @@ def test_played_back_it_is_the_episode_itself(make, setup, question_row) -> None
         (["Answer"], ["Tall"], ["3"], "answer_not_in_context"),  # it was cut off
         (["Firm"], [" "], ["1"], "not_in_form"),
         (["Firm"], ["Ada", "Broken"], ["1"], "search_failed"),
+        (["Firm"], ["Ada", "Blank"], ["1"], "search_failed"),
+        (["Firm"], ["Ada", "Spent"], ["1"], "search_failed"),
         (["a </answer> <search> b"], ["Ada"], ["1"], "not_in_form"),
     ],
 )
 def test_what_would_teach_guessing_is_dropped(make, setup, question_row, answers, titles, gold, reason: str) -> None:
     assert make(question_row("q", answers, titles, gold)) == reason
     assert not setup.tools.open  # whatever the end, the tools forget it
+
+
+@pytest.mark.parametrize(("title", "failure"), [("Away", "unavailable"), ("Dead", "worker"), ("Slow", "timeout")])
+def test_a_search_that_cannot_be_had_now_drops_nothing(make, setup, question_row, title: str, failure: str) -> None:
+    row = question_row("q", ["Firm"], ["Ada", title], ["1"])
+    with pytest.raises(UnavailableError, match=rf"tool search cannot be had now: .*\({failure}\)"):
+        make(row, policies=["titles", "answer"])
+    assert not setup.tools.open
 
 
 @pytest.mark.parametrize(

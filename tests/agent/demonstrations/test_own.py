@@ -10,7 +10,7 @@ from tasks.agent import protocols
 from tasks.agent.demonstrations import demonstrate
 from tasks.agent.demonstrations.held_out import HeldOut
 from tasks.agent.demonstrations.own import read_own
-from tasks.errors import InputError
+from tasks.errors import InputError, UnavailableError
 from tasks.qa.near import Texts
 
 ADA = "<information> Doc 1 (Title: Ada) Ada works for Firm.\n</information>"
@@ -227,6 +227,12 @@ def test_a_search_that_fails_makes_a_row_faulty(read) -> None:
     broken = {**GOOD, "chosen": CHOSEN.replace("<search> Ada", "<search> Broken")}
     with pytest.raises(InputError, match=r"the search for 'Broken' has failed .*: 1 search_failed\)"):
         read(broken)
+
+
+@pytest.mark.parametrize("query", ["Away", "Dead", "Slow"])
+def test_a_search_that_cannot_be_had_now_makes_no_row_faulty(read, query: str) -> None:
+    with pytest.raises(UnavailableError, match="tool search cannot be had now"):
+        read({**GOOD, "chosen": CHOSEN.replace("<search> Ada", f"<search> {query}")}, max_faulty=1.0)
 
 
 def test_a_longer_budget_is_kept(read, make_setup) -> None:
