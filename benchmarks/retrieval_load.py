@@ -98,8 +98,8 @@ def check(bodies: Iterable[tuple[int, bytes]], size: int, answers: list[list[str
         size: queries a request.
         answers: ids of the first `NEAR` passages of each question, found in process.
         topk: passages that were asked for.
-        exact: whether they must be the very first; otherwise they may be any of these: an encoder's sums depend on
-            the batch, so that near ties change places.
+        exact: whether they must be the very first; otherwise most must be among these: an encoder's sums depend on
+            the batch, so that near ties change places, and a graph is entered elsewhere and may miss one.
 
     Returns:
         how many queries were answered by the very first passages.
@@ -116,7 +116,8 @@ def check(bodies: Iterable[tuple[int, bytes]], size: int, answers: list[list[str
             known = answers[(first + offset) % len(answers)]
             ids = [hit["document"]["id"] for hit in hits]
             equal = ids == known[:topk]
-            if not equal and (exact or len(ids) != len(known[:topk]) or not set(ids) <= set(known)):
+            near = len(set(ids) & set(known))
+            if not equal and (exact or len(ids) != len(known[:topk]) or 2 * near <= len(ids)):
                 raise RuntimeError(f"query {first + offset}: {ids} in place of {known[:topk]}")
             same += equal
     return same
