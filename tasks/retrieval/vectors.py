@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tasks.retrieval.encoders import FOLDER, Encoder
 from tasks.retrieval.shards import Shards
+
+if TYPE_CHECKING:
+    from tasks.retrieval.encoders.sentences import Sentences
 
 _KEYS = ("encoder", "dtype", "query_prefix", "passage_prefix", "ngrams", "dimensions")
 _MODEL_ROWS = 1024  # of a shard: some 15 seconds of a small model on two cores
@@ -65,7 +69,9 @@ def make(
         from tasks.retrieval.encoders.sentences import Sentences
 
         model = Sentences(parameters(dense))
-        store = Shards(_place(shards, dense, corpus_sha256), total, _MODEL_ROWS, say)
+        place = _place(shards, dense, corpus_sha256)
+        _begin(place, model, say)
+        store = Shards(place, total, _MODEL_ROWS, say)
         encoder, encode = model, lambda start, end: model.passages(texts(start, end))
     (folder / FOLDER).mkdir()
     encoder.save(folder / FOLDER)
@@ -75,6 +81,21 @@ def make(
 def _place(shards: Path, dense: Any, corpus_sha256: str) -> Path:
     about = [corpus_sha256, parameters(dense), {name: version(name) for name in packages(dense)}]
     return shards / f"vectors-{hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]}"
+
+
+def _begin(place: Path, model: Sentences, say: Callable[[str], None]) -> None:
+    """A place for the shards of this model: its name stays the same where a folder's model is replaced."""
+    if place.exists():
+        if model.saved(place):
+            return
+        say("the encoder is another model now: the vectors that the one before has made are made anew")
+        shutil.rmtree(place)
+    # Renamed once it says whose it is: a run may be killed at any time.
+    aside = place.with_name(f".partial-{place.name}")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    model.save(aside)
+    aside.rename(place)
 
 
 def _ngrams(

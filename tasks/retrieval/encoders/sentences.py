@@ -50,8 +50,7 @@ class Sentences:
             InputError: as above, or the model is another one than that which made the index.
         """
         encoder = cls(parameters)
-        known, now = np.load(folder / _PROBE, allow_pickle=False), encoder.passages([_PROBE_TEXT])[0]
-        if known.shape != now.shape or float(known @ now) < _SAME:
+        if not encoder.saved(folder):
             what = f"{parameters['encoder']!r} is another model now than the one that made this index"
             raise InputError(what, where=str(folder), mend="build it again with `dvc repro index`")
         return encoder
@@ -59,6 +58,11 @@ class Sentences:
     def save(self, folder: Path) -> None:
         """Write probe.npy: a vector by which the model is known again. The model itself stays where it is."""
         np.save(folder / _PROBE, self.passages([_PROBE_TEXT])[0], allow_pickle=False)
+
+    def saved(self, folder: Path) -> bool:
+        """Whether it was this model that wrote the folder's probe.npy."""
+        known, now = np.load(folder / _PROBE, allow_pickle=False), self.passages([_PROBE_TEXT])[0]
+        return known.shape == now.shape and float(known @ now) >= _SAME
 
     @property
     def dimensions(self) -> int:

@@ -1,4 +1,5 @@
 import importlib.util
+import shutil
 import threading
 from pathlib import Path
 
@@ -6,7 +7,7 @@ import numpy as np
 import pytest
 
 from tasks.errors import InputError
-from tasks.retrieval import open_retriever
+from tasks.retrieval import open_retriever, vectors
 from tasks.retrieval.build import build
 from tasks.retrieval.encoders import sentences
 from tasks.retrieval.encoders.sentences import Sentences
@@ -89,9 +90,44 @@ def test_a_folder_serves_an_index_and_another_model_is_found_out(
         open_retriever(tmp_path, retrieval("dense"))
 
 
-def test_weights_in_a_pickle_are_refused(model: str, tmp_path: Path) -> None:
-    import shutil
+def test_a_build_that_was_killed_goes_on_with_its_own_model_alone(
+    model: str, tmp_path: Path, index_section, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vectors, "_MODEL_ROWS", 1)
+    folder, said = tmp_path / "model", list[str]()
+    dense = index_section(dense={"encoder": str(folder)}).dense
 
+    def make(name: str, die_at: int = -1) -> tuple[np.ndarray, list[int]]:
+        (tmp_path / name).mkdir()
+        asked = []
+
+        def texts(start: int, end: int) -> list[str]:
+            asked.append(start)
+            if start == die_at:
+                raise KeyboardInterrupt
+            return TEXTS[start:end]
+
+        try:
+            made = vectors.make(texts, 4, tmp_path / name, dense, "c" * 64, tmp_path / "resume", said.append)
+        except KeyboardInterrupt:
+            made = np.empty(0)
+        return made, asked
+
+    shutil.copytree(model, folder)
+    assert make("killed", die_at=2)[1] == [0, 1, 2]
+    assert make("killed again", die_at=3)[1] == [2, 3] and not said  # the same model goes on
+    shutil.rmtree(folder)
+    save_model(folder, seed=1)
+    found, asked = make("other")
+    assert asked == [0, 1, 2, 3]
+    assert said == ["the encoder is another model now: the vectors that the one before has made are made anew"]
+    assert found == pytest.approx(encoder(str(folder)).passages(TEXTS), abs=1e-5)
+    assert not np.allclose(found, encoder(model).passages(TEXTS), atol=0.1)
+    assert len(list((tmp_path / "resume").iterdir())) == 1
+    assert make("done")[1] == [] and len(said) == 1  # all of them are there
+
+
+def test_weights_in_a_pickle_are_refused(model: str, tmp_path: Path) -> None:
     import torch
     from safetensors.torch import load_file
 
