@@ -167,7 +167,7 @@ class Contender:
 def build_index(settings: dict[str, Any]) -> dict[str, float]:
     """Build an index into `index`; seconds without imports, and the most memory that this process held, MiB."""
     from benchmarks.retrieval_data import sections
-    from tasks.retrieval.build import build
+    from tasks.retrieval.index.build import build
 
     index, retrieval = sections(settings)
     target = Path(settings["index"])

@@ -42,7 +42,7 @@ from benchmarks.retrieval_soak_clients import DEADLINE, QUEUE, TOPK, Soak
 from tasks import params
 from tasks.processes import end_with_parent
 from tasks.retrieval import open_retriever
-from tasks.retrieval.build import build
+from tasks.retrieval.index.build import build
 
 RECOVERY = 5.0  # seconds
 PASSAGES = 1000  # that are made up

@@ -39,7 +39,7 @@ from tasks.contract import Figures, Stage, main
 from tasks.errors import InputError
 from tasks.params import Playing
 from tasks.qa import near
-from tasks.retrieval import manifest
+from tasks.retrieval.index import manifest
 
 SOURCES = Path("data/sources")  # where demos.files start; DVC watches this folder for the stage
 

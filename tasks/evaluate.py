@@ -11,7 +11,7 @@ from tasks.agent.setup import open_setup
 from tasks.agent.toolbox.serving import serving
 from tasks.contract import Figures, Stage, main
 from tasks.params import Playing
-from tasks.retrieval import manifest
+from tasks.retrieval.index import manifest
 
 
 def run(stage: Stage) -> Figures:

@@ -25,8 +25,8 @@ from tasks.evaluation import headroom
 from tasks.params import Index
 from tasks.params.searching import NEEDS
 from tasks.retrieval import open_retriever, quality
-from tasks.retrieval.build import build
-from tasks.retrieval.passages import Passages
+from tasks.retrieval.index.build import build
+from tasks.retrieval.index.passages import Passages
 
 _BY_RETRIEVER = ("recall", "all_support", "mrr", "oracle", "headroom", "by_hops", "by_title")
 _PICTURE = "retrieval.png"

@@ -26,7 +26,7 @@ from tasks.errors import InputError
 from tasks.files import write_json
 from tasks.params import Playing
 from tasks.processes import CommandError
-from tasks.retrieval import manifest
+from tasks.retrieval.index import manifest
 
 DIFFER = 3  # exit code of the engine's check; 1 is any crash, which says nothing about the engine
 

@@ -98,7 +98,7 @@ def write_corpus() -> Callable[[Path, list[tuple]], Path]:
 @pytest.fixture(scope="session")
 def build_index(write_corpus: Callable[[Path, list[tuple]], Path]) -> Callable[[Path, list[tuple]], Path]:
     """Builds a BM25 index of passages (id, title, text, url) into a folder; returns the folder."""
-    from tasks.retrieval.build import build
+    from tasks.retrieval.index.build import build
 
     content = yaml.safe_load((ROOT / "params" / "defaults.yaml").read_text(encoding="utf-8"))["index"]
     section = params.Index.model_validate({**content, "build": ["bm25"]})

@@ -117,9 +117,10 @@ def test_a_stage_depends_on_the_code_it_uses(name):
 
 def test_code_that_is_handed_to_verl_or_imported_late_is_found():
     training = {f"tasks.training.{name}" for name in ("replay_buffer", "vllm_worker", "cpu_platform")}
-    assert {*training, "tasks.agent.verl_loop", "tasks.retrieval.bm25"} <= code_of("rl")
-    assert {"tasks.training.sft_dataset", "tasks.evaluation.vllm_engine", "tasks.retrieval.bm25"} <= code_of("sft")
-    assert "tasks.retrieval.bm25" in code_of("demos") & code_of("evaluate")
+    bm25 = "tasks.retrieval.engines.bm25"
+    assert {*training, "tasks.agent.verl_loop", bm25} <= code_of("rl")
+    assert {"tasks.training.sft_dataset", "tasks.evaluation.vllm_engine", bm25} <= code_of("sft")
+    assert bm25 in code_of("demos") & code_of("evaluate")
     assert "tasks.agent.environments.search.environment" in code_of("ingest")
 
 

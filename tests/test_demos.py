@@ -14,7 +14,7 @@ from tasks.agent.protocols import SearchR1
 from tasks.agent.toolbox import Tool
 from tasks.agent.toolbox.base import _tools
 from tasks.errors import InputError, UnavailableError
-from tasks.retrieval import manifest
+from tasks.retrieval.index import manifest
 from tasks.training.tokenizer import train_tokenizer
 
 PEOPLE = 20

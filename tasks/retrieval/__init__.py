@@ -3,7 +3,7 @@
 `open_retriever(index, retrieval)` opens what the section `retrieval` names; everything else in this room serves it.
 """
 
-from tasks.retrieval.passages import Passage
+from tasks.retrieval.index.passages import Passage
 from tasks.retrieval.retriever import Hit, Retriever, open_retriever
 
 __all__ = ["Hit", "Passage", "Retriever", "open_retriever"]

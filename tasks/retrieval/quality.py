@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from tasks.retrieval.passages import Passages
+from tasks.retrieval.index.passages import Passages
 from tasks.retrieval.retriever import Retriever
 
 KS = (3, 10)

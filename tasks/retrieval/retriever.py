@@ -10,8 +10,8 @@ from typing import Protocol as Interface
 
 from tasks.errors import InputError
 from tasks.params import searching
-from tasks.retrieval import manifest
-from tasks.retrieval.passages import Passage, Passages
+from tasks.retrieval.index import manifest
+from tasks.retrieval.index.passages import Passage, Passages
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def open_retriever(index: Path | None, retrieval: Any, corpus_sha256: str | None
     """
     # Each one is imported only where it is used: scikit-learn alone takes seconds in every worker.
     if retrieval.server is not None:
-        from tasks.retrieval.client import open_client
+        from tasks.retrieval.client.searching import open_client
 
         return open_client(retrieval.server, retrieval, corpus_sha256)
     if retrieval.retriever == "wikipedia":
@@ -104,14 +104,14 @@ def open_retriever(index: Path | None, retrieval: Any, corpus_sha256: str | None
 
 def _engine(index: Path, name: searching.Name, found: dict[str, Any], retrieval: Any) -> Engine:
     if name == "bm25":
-        from tasks.retrieval.bm25 import Bm25
+        from tasks.retrieval.engines.bm25 import Bm25
 
         return Bm25(index, found["parts"]["bm25"]["stemmer"])
     if name == "dense":
-        from tasks.retrieval.dense import open_dense
+        from tasks.retrieval.engines.dense import open_dense
 
         return open_dense(index, found)
-    from tasks.retrieval.hybrid import Hybrid
+    from tasks.retrieval.engines.hybrid import Hybrid
 
     bm25, dense = (_engine(index, one, found, retrieval) for one in ("bm25", "dense"))
     return Hybrid(bm25, dense, k=retrieval.hybrid.k, dense_weight=retrieval.hybrid.dense_weight)

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from tasks.params import Index, Retrieval, overlay
-from tasks.retrieval.build import build
+from tasks.retrieval.index.build import build
 
 CORPUS = [
     ("p0", "Rome", "Rome is the capital of Italy.", "https://example.org/rome"),

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tasks import params
 from tasks.errors import InputError
 from tasks.retrieval import Hit, Passage, open_retriever, quality
-from tasks.retrieval.build import build
-from tasks.retrieval.passages import Passages
+from tasks.retrieval.index.build import build
+from tasks.retrieval.index.passages import Passages
 
 REAL = Path(__file__).parents[3] / "shared" / "data"
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks.retrieval import Retriever, open_retriever
-from tasks.retrieval.build import build
+from tasks.retrieval.index.build import build
 
 REAL = Path(__file__).parents[3] / "shared" / "data"
 pytestmark = pytest.mark.skipif(not REAL.is_dir(), reason="the real data sets are not beside this checkout")

@@ -25,7 +25,8 @@ class Search(Tool):
     Arguments = Query
 
     def __init__(self, context: Context) -> None:
-        from tasks.retrieval import manifest, open_retriever
+        from tasks.retrieval import open_retriever
+        from tasks.retrieval.index import manifest
 
         index, retrieval = context.index, context.retrieval
         # A server must search the corpus whose questions are played.

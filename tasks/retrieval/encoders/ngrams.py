@@ -18,7 +18,7 @@ import scipy.sparse as sparse
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 from sklearn.random_projection import SparseRandomProjection
 
-from tasks.retrieval import manifest
+from tasks.retrieval.index import manifest
 
 _FEATURES = 2**18
 # The projection is part of the encoder, not of an experiment: it stays the same under every seed.

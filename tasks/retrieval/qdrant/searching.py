@@ -8,7 +8,7 @@ from typing import Any
 
 from tasks.errors import InputError, UnavailableError
 from tasks.retrieval.encoders import Encoder, open_encoder
-from tasks.retrieval.passages import Passage
+from tasks.retrieval.index.passages import Passage
 from tasks.retrieval.qdrant.clients import FOLDER, MEND, Cluster, Embedded, require_library
 from tasks.retrieval.retriever import Hit
 

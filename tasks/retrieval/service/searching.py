@@ -15,8 +15,8 @@ import orjson
 
 from tasks.errors import UnavailableError
 from tasks.params import Retrieval
-from tasks.retrieval import manifest
-from tasks.retrieval.passages import Passage
+from tasks.retrieval.index import manifest
+from tasks.retrieval.index.passages import Passage
 from tasks.retrieval.retriever import LocalRetriever, Retriever, open_retriever
 from tasks.retrieval.service.wire import Answer, Group
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from tasks.errors import InputError
 from tasks.params import Retrieval
 from tasks.params.searching import NEEDS
-from tasks.retrieval import manifest
-from tasks.retrieval.bm25 import COMPILED_FROM
+from tasks.retrieval.engines.bm25 import COMPILED_FROM
+from tasks.retrieval.index import manifest
 from tasks.retrieval.service.pool import OPENING
 from tasks.retrieval.service.requests import MOST_TOPK
 from tasks.retrieval.service.searching import Spec
@@ -22,9 +22,14 @@ QUEUE = 8192  # queries
 CACHE = 256  # MiB
 # What a worker would import when it opens the index; Arrow brings in pandas with the first passage.
 _ENGINES = {
-    "bm25": ("tasks.retrieval.bm25", "pandas"),
-    "dense": ("tasks.retrieval.faiss_index", "pandas"),
-    "hybrid": ("tasks.retrieval.bm25", "tasks.retrieval.hybrid", "tasks.retrieval.faiss_index", "pandas"),
+    "bm25": ("tasks.retrieval.engines.bm25", "pandas"),
+    "dense": ("tasks.retrieval.engines.faiss_index", "pandas"),
+    "hybrid": (
+        "tasks.retrieval.engines.bm25",
+        "tasks.retrieval.engines.hybrid",
+        "tasks.retrieval.engines.faiss_index",
+        "pandas",
+    ),
     "qdrant": ("tasks.retrieval.qdrant", "qdrant_client"),
 }
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -99,7 +104,7 @@ class Settings:
         facts = manifest.read(Path(self.spec.index))
         modules = [*_ENGINES[self.retriever]]
         if "bm25" in NEEDS[self.spec.retrieval["retriever"]] and facts["passages"] >= COMPILED_FROM:
-            modules.append("tasks.retrieval.bm25_kernel")
+            modules.append("tasks.retrieval.engines.bm25_kernel")
         encoder = facts["parts"].get("encoder")
         if encoder is not None and self.retriever != "bm25":
             ours = encoder["encoder"] == "ngrams"

@@ -14,7 +14,7 @@ from tasks.errors import InputError, UnavailableError
 from tasks.params.searching import WIKIPEDIA_PAGES
 from tasks.processes import MARK
 from tasks.retrieval.calls import in_time
-from tasks.retrieval.passages import Passage
+from tasks.retrieval.index.passages import Passage
 from tasks.retrieval.retriever import Hit
 from tasks.retrieval.wikipedia.api import Api, Calls
 from tasks.retrieval.wikipedia.connection import connect

@@ -19,7 +19,8 @@ from tasks.agent.protocols import Call, SearchR1
 from tasks.agent.toolbox import Context, Limits, Toolbox
 from tasks.agent.toolbox.running import build
 from tasks.errors import InputError, UnavailableError
-from tasks.retrieval import Hit, Passage, manifest
+from tasks.retrieval import Hit, Passage
+from tasks.retrieval.index import manifest
 from tasks.training.rollout_figures import COLUMNS, episode_figures
 
 PASSAGES = [("p1", "Kashi", "Kashi was born in Rove.", None), ("p2", "Rove", "Rove is a city.", None)]

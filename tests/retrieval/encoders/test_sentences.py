@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from tasks.errors import InputError
-from tasks.retrieval import open_retriever, vectors
-from tasks.retrieval.build import build
+from tasks.retrieval import open_retriever
 from tasks.retrieval.encoders import sentences
 from tasks.retrieval.encoders.sentences import Sentences
+from tasks.retrieval.index import vectors
+from tasks.retrieval.index.build import build
 
 TEXTS = ["Rome is the capital of Italy.", "A large city", "", "word " * 40]
 

@@ -14,10 +14,10 @@ import pytest
 from qdrant_client import QdrantClient, models
 
 from tasks.params import Index, Retrieval
-from tasks.retrieval import manifest
-from tasks.retrieval.build import build as build_index
 from tasks.retrieval.encoders import open_encoder
-from tasks.retrieval.passages import read_corpus
+from tasks.retrieval.index import manifest
+from tasks.retrieval.index.build import build as build_index
+from tasks.retrieval.index.passages import read_corpus
 from tasks.retrieval.qdrant import build
 from tasks.retrieval.qdrant.clients import KEY
 

@@ -11,7 +11,8 @@ import pytest
 
 from tasks.errors import InputError
 from tasks.params import Retrieval
-from tasks.retrieval import Hit, Retriever, manifest, open_retriever
+from tasks.retrieval import Hit, Retriever, open_retriever
+from tasks.retrieval.index import manifest
 from tasks.retrieval.qdrant import open_qdrant
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.retrieval.bm25 import Bm25, _import_bm25s, build
-from tasks.retrieval.bm25_kernel import LEAST, Kernel
-from tasks.retrieval.ranking import best
+from tasks.retrieval.engines.bm25 import Bm25, _import_bm25s, build
+from tasks.retrieval.engines.bm25_kernel import LEAST, Kernel
+from tasks.retrieval.engines.ranking import best
 
 WORDS = [f"w{n}" for n in range(30)]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tasks.errors import InputError
-from tasks.retrieval import bm25
-from tasks.retrieval.words import Words
+from tasks.retrieval.engines import bm25
+from tasks.retrieval.engines.words import Words
 
 WORDS = Words(None)
 TEXTS = ["red green blue", "red red yellow black white", "green tea", "Straße nach München"]
@@ -65,7 +65,7 @@ def test_building_leaves_jax_alone(tmp_path: Path) -> None:
     package.mkdir()
     (package / "__init__.py").write_text("raise RuntimeError('JAX was started')")
     code = (
-        "from tasks.retrieval import bm25; from pathlib import Path;"
+        "from tasks.retrieval.engines import bm25; from pathlib import Path;"
         f"bm25.build(['some words'], Path({str(tmp_path)!r}), k1=1.2, b=0.75, stemmer=None);"
         "assert 'bm25s' in sys.modules and 'jax' not in sys.modules and 'jax.lax' not in sys.modules"
     )

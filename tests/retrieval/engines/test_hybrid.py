@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.retrieval import open_retriever
-from tasks.retrieval.hybrid import DEPTH, Hybrid, fuse
+from tasks.retrieval.engines.hybrid import DEPTH, Hybrid, fuse
 
 
 class Ranked:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.retrieval.progress import Progress
+from tasks.retrieval.index.progress import Progress
 
 
 class Shards:

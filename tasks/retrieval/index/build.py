@@ -16,9 +16,9 @@ from typing import Any, get_args
 
 from tasks.files import write_json
 from tasks.params import searching
-from tasks.retrieval import manifest, passages, vectors
 from tasks.retrieval.encoders import FOLDER
-from tasks.retrieval.progress import Progress
+from tasks.retrieval.index import manifest, passages, vectors
+from tasks.retrieval.index.progress import Progress
 
 _ROWS = 4096  # read at a time
 _PACKAGES = {"dense": "faiss-cpu", "qdrant": "qdrant-client"}
@@ -77,7 +77,7 @@ def build(
 
 
 def _bm25(stored: passages.Passages, folder: Path, params: Any, digest: str, say: Callable[[str], None]) -> None:
-    from tasks.retrieval import bm25
+    from tasks.retrieval.engines import bm25
 
     say(f"BM25 over {len(stored):,} passages")
     bm25.build(_read(stored, "BM25", say), folder, k1=params.k1, b=params.b, stemmer=params.stemmer)
@@ -108,7 +108,7 @@ def _vectors(
     manifest.write_part(folder / FOLDER, digest, encoder)
     parts: dict[str, Any] = {FOLDER: encoder}
     if "dense" in params.build:
-        from tasks.retrieval import dense
+        from tasks.retrieval.engines import dense
 
         say(f"faiss, {params.dense.faiss}, over {made.shape[0]:,} vectors of {made.shape[1]}")
         parts["dense"] = dense.build(made, folder, params.dense)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tasks.params import Index
-from tasks.retrieval import faiss_index
+from tasks.retrieval.engines import faiss_index
 
 
 def unit(rows: int, seed: int) -> np.ndarray:

@@ -6,7 +6,7 @@ import pytest
 
 from tasks.errors import InputError
 from tasks.retrieval import open_retriever
-from tasks.retrieval.build import build
+from tasks.retrieval.index.build import build
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ FOLDER = "dense"
 
 def build(vectors: np.ndarray, folder: Path, dense: Any) -> dict[str, Any]:
     """Index vectors of shape (passages, dimensions) into `folder / "dense"`; returns the part's parameters."""
-    from tasks.retrieval import faiss_index
+    from tasks.retrieval.engines import faiss_index
 
     (folder / FOLDER).mkdir()
     return faiss_index.build(vectors, folder / FOLDER, dense)
@@ -30,7 +30,7 @@ def open_dense(folder: Path, manifest: dict[str, Any]) -> Dense:
     Raises:
         InputError: its encoder cannot be opened.
     """
-    from tasks.retrieval import faiss_index
+    from tasks.retrieval.engines import faiss_index
 
     # The encoder first: PyTorch and faiss each bring an OpenMP of their own, and the first one loaded sets both up.
     encoder = open_encoder(folder, manifest)

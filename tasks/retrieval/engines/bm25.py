@@ -20,9 +20,9 @@ from typing import cast
 import numpy as np
 
 from tasks.errors import InputError
-from tasks.retrieval import manifest
-from tasks.retrieval.ranking import best
-from tasks.retrieval.words import Words
+from tasks.retrieval.engines.ranking import best
+from tasks.retrieval.engines.words import Words
+from tasks.retrieval.index import manifest
 
 FOLDER = "bm25"
 # Passages from which numba searches. It costs each process 0.6 s of a core and 115 MB, three quarters of that pages
@@ -103,7 +103,7 @@ class Bm25:
         self._id = lru_cache(_KEPT)(self._look_up)
         self._kernel = None
         if self._passages >= COMPILED_FROM if compiled is None else compiled:
-            from tasks.retrieval.bm25_kernel import Kernel
+            from tasks.retrieval.engines.bm25_kernel import Kernel
 
             self._kernel = Kernel(self._starts, self._rows, self._scores, self._passages)
 

@@ -17,11 +17,11 @@ from typing import Any
 import httpcore
 
 from tasks.errors import InputError
-from tasks.retrieval.breaker import Breaker, BreakerOpenError
-from tasks.retrieval.connections import Connections, Reply, TooLongError, seconds_left, within
-from tasks.retrieval.replies import read_object, read_reply, reason, retry_after
+from tasks.retrieval.client.breaker import Breaker, BreakerOpenError
+from tasks.retrieval.client.connections import Connections, Reply, TooLongError, seconds_left, within
+from tasks.retrieval.client.replies import read_object, read_reply, reason, retry_after
+from tasks.retrieval.client.tries import SearchFailedError, Tries
 from tasks.retrieval.retriever import Hit
-from tasks.retrieval.tries import SearchFailedError, Tries
 
 log = logging.getLogger("forager.retrieval")
 

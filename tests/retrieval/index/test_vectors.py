@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from tasks.errors import InputError
-from tasks.retrieval import vectors
-from tasks.retrieval.build import build
 from tasks.retrieval.encoders import sentences
+from tasks.retrieval.index import vectors
+from tasks.retrieval.index.build import build
 
 
 @pytest.mark.parametrize("encoder", ["minilm", "no/such/folder"])

@@ -1,7 +1,7 @@
 import pytest
 from bm25s.stopwords import STOPWORDS_EN
 
-from tasks.retrieval.words import STOP_WORDS, Words
+from tasks.retrieval.engines.words import STOP_WORDS, Words
 
 
 def test_words_are_folded_and_single_characters_count() -> None:

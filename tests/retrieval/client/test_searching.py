@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 from tasks.errors import InputError, UnavailableError
-from tasks.retrieval import breaker, connections
-from tasks.retrieval.client import RemoteRetriever, open_client
-from tasks.retrieval.passages import Passage
+from tasks.retrieval.client import breaker, connections
+from tasks.retrieval.client.searching import RemoteRetriever, open_client
+from tasks.retrieval.client.tries import SearchFailedError
+from tasks.retrieval.index.passages import Passage
 from tasks.retrieval.retriever import Hit
-from tasks.retrieval.tries import SearchFailedError
 
 SECONDS = 0.6  # of a search
 SLACK = 1.0  # how much later than that it may end, on a machine that is busy
@@ -446,7 +446,7 @@ def test_a_connection_that_the_server_has_closed_meanwhile_costs_nothing(serve: 
 
 FORKED = """
 import os, sys
-from tasks.retrieval.client import RemoteRetriever
+from tasks.retrieval.client.searching import RemoteRetriever
 one = RemoteRetriever(sys.argv[1], 30.0, None)
 assert one.search(["parent"], 1)
 child = os.fork()

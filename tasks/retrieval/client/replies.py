@@ -15,8 +15,8 @@ from typing import Any
 
 import orjson
 
-from tasks.retrieval.connections import Reply
-from tasks.retrieval.passages import Passage
+from tasks.retrieval.client.connections import Reply
+from tasks.retrieval.index.passages import Passage
 from tasks.retrieval.retriever import Hit
 
 

@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.retrieval import progress
-from tasks.retrieval.shards import Shards
+from tasks.retrieval.index import progress
+from tasks.retrieval.index.shards import Shards
 
 BUILD = """
 import os, signal, sys
 from pathlib import Path
 from tasks.params import Index
-from tasks.retrieval import vectors
-from tasks.retrieval.build import build
+from tasks.retrieval.index import vectors
+from tasks.retrieval.index.build import build
 from tasks.retrieval.encoders.ngrams import Ngrams
 
 corpus, folder, resume, section, die_after = sys.argv[1:]

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.retrieval.ranking import best
+from tasks.retrieval.engines.ranking import best
 
 
 def test_equal_scores_keep_the_order_of_the_corpus() -> None:

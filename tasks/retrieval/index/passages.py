@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tasks.errors import InputError
-from tasks.retrieval import manifest
+from tasks.retrieval.index import manifest
 
 FILE = "passages.arrow"
 _CORPUS = "corpus_sha256"  # in the file's schema

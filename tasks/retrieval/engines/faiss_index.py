@@ -16,7 +16,8 @@ from typing import Any
 import faiss
 import numpy as np
 
-from tasks.retrieval import manifest, threads
+from tasks.retrieval.engines import threads
+from tasks.retrieval.index import manifest
 
 FILE = "index.faiss"
 # faiss wants as many vectors for each list's centre, or warns that it knows too little.

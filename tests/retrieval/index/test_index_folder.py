@@ -14,8 +14,8 @@ import pytest
 from tasks.errors import InputError
 from tasks.params import Index
 from tasks.retrieval import Passage, open_retriever
-from tasks.retrieval.build import build
-from tasks.retrieval.passages import Passages, read_corpus, write
+from tasks.retrieval.index.build import build
+from tasks.retrieval.index.passages import Passages, read_corpus, write
 
 
 def refuse(corpus: Path, params: Index) -> str:
@@ -66,7 +66,8 @@ def test_an_unknown_id_is_refused(index: Path) -> None:
 
 def test_equal_corpora_give_equal_bytes_in_every_process(index: Path, tmp_path: Path, index_params: Index) -> None:
     code = (
-        "import sys; from pathlib import Path; from tasks.params import Index; from tasks.retrieval.build import build;"
+        "import sys; from pathlib import Path; from tasks.params import Index;"
+        "from tasks.retrieval.index.build import build;"
         "build(Path(sys.argv[1]), Path(sys.argv[2]), Index.model_validate_json(sys.argv[3]), print)"
     )
     arguments = [str(index.parent / "corpus.parquet"), str(tmp_path), index_params.model_dump_json()]

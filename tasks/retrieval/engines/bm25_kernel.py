@@ -14,7 +14,7 @@ from queue import SimpleQueue
 import numpy as np
 from numba import njit
 
-from tasks.retrieval import threads
+from tasks.retrieval.engines import threads
 
 BLOCK = 64
 # A thread is worth its start, some 50 us, from this many queries on.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tasks.retrieval.encoders import FOLDER, Encoder
-from tasks.retrieval.shards import Shards
+from tasks.retrieval.index.shards import Shards
 
 if TYPE_CHECKING:
     from tasks.retrieval.encoders.sentences import Sentences

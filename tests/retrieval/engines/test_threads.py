@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from tasks.retrieval import threads
+from tasks.retrieval.engines import threads
 
 
 @pytest.mark.parametrize(("asked", "count"), [("1", 1), ("3", 3), ("0", 1)])

@@ -1,0 +1,1 @@
+"""A retrieval server as a retriever."""

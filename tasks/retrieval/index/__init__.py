@@ -1,0 +1,1 @@
+"""The index folder: built, kept whole, opened."""
