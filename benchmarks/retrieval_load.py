@@ -98,8 +98,9 @@ def check(bodies: Iterable[tuple[int, bytes]], size: int, answers: list[list[str
         size: queries a request.
         answers: ids of the first `NEAR` passages of each question, found in process.
         topk: passages that were asked for.
-        exact: whether they must be the very first; otherwise most must be among these: an encoder's sums depend on
-            the batch, so that near ties change places, and a graph is entered elsewhere and may miss one.
+        exact: whether they must be the very first; otherwise most must be among these, but for one query in a
+            hundred: an encoder's sums depend on the batch, so that near ties change places, and that a graph misses
+            what lies in a far corner of it in one batch and finds it in another.
 
     Returns:
         how many queries were answered by the very first passages.
@@ -107,7 +108,7 @@ def check(bodies: Iterable[tuple[int, bytes]], size: int, answers: list[list[str
     Raises:
         RuntimeError: a reply is lost, crossed or wrong.
     """
-    same = 0
+    same, queries, strays = 0, 0, []
     for first, body in bodies:
         result = json.loads(body)["result"]
         if len(result) != size:
@@ -116,10 +117,14 @@ def check(bodies: Iterable[tuple[int, bytes]], size: int, answers: list[list[str
             known = answers[(first + offset) % len(answers)]
             ids = [hit["document"]["id"] for hit in hits]
             equal = ids == known[:topk]
-            near = len(set(ids) & set(known))
-            if not equal and (exact or len(ids) != len(known[:topk]) or 2 * near <= len(ids)):
+            if not equal and (exact or len(ids) != len(known[:topk])):
                 raise RuntimeError(f"query {first + offset}: {ids} in place of {known[:topk]}")
+            if not equal and 2 * len(set(ids) & set(known)) <= len(ids):
+                strays.append(f"query {first + offset}: {ids} in place of {known[:topk]}")
             same += equal
+        queries += size
+    if len(strays) > queries / 100:
+        raise RuntimeError(strays[0])
     return same
 
 
