@@ -5,16 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from cachetools import LRUCache
-
+from tasks.retrieval.service.caching import Cache
 from tasks.retrieval.service.metrics import Metrics
 from tasks.retrieval.service.pool import Pool
 from tasks.retrieval.service.requests import Asked
 from tasks.retrieval.service.waiting import ExpiredError, FullError, Job, Query, Queue
-from tasks.retrieval.service.wire import Item
 from tasks.retrieval.service.workers import Worker
-
-_ENTRY = 1024  # bytes that an entry of the cache takes beside its content, about
 
 
 class Answering:
@@ -34,7 +30,7 @@ class Answering:
 
     def __init__(self, make: Callable[[], Worker], *, workers: int, queue: int, seconds: float, cache: int) -> None:
         self.seconds = seconds
-        self._cache: LRUCache[Item, bytes] = LRUCache(cache, getsizeof=lambda content: len(content) + _ENTRY)
+        self._cache = Cache(cache)
         self._queue = Queue(queue, lambda waited: self.metrics.wait_seconds.observe(waited))
         self.pool = Pool(
             make, workers, self._queue, on_batch=self._count, on_answer=self._remember, on_loss=self._count_loss
@@ -100,8 +96,7 @@ class Answering:
         self.metrics.search_seconds.observe(seconds)
 
     def _remember(self, query: Query, content: bytes) -> None:
-        if len(content) + _ENTRY <= self._cache.maxsize:
-            self._cache[query.item] = content
+        self._cache.put(query.item, content)
 
     def _count_loss(self, batch: list[Query]) -> None:
         self.metrics.restarts.inc()
