@@ -17,7 +17,7 @@ log = logging.getLogger("forager.retrieval")
 
 OPENING = 300.0  # seconds to import what the retriever needs and to open an index, which may be large
 REOPENING = 60.0  # seconds to open it once more
-MOST_BATCH = 64  # queries; fewer where they would take longer than ...
+MOST_BATCH = 256  # queries; fewer where they would take longer than ...
 LONG_BATCH = 0.5  # ... so many seconds: a hung worker is found out by how long it takes
 LEAST_BATCH = 8
 BEAT = 1.0  # seconds without work after which a worker is asked whether it is there
