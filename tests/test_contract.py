@@ -188,7 +188,7 @@ def test_ends_of_a_stage(workspace, stage):
     child = stage("hang")
     assert "hang" in child.stdout.readline()
     child.send_signal(signal.SIGTERM)
-    child.communicate(timeout=30)
+    child.communicate(timeout=120)
     assert child.returncode == 143
 
     assert statuses() == ["FAILED", "FINISHED", "FAILED", "FAILED"]
