@@ -1,10 +1,12 @@
 import shutil
+import time
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -109,6 +111,21 @@ def build_index(write_corpus: Callable[[Path, list[tuple]], Path]) -> Callable[[
         return folder
 
     return make
+
+
+@pytest.fixture(scope="session")
+def gone() -> Callable[[list[psutil.Process]], bool]:
+    """Whether processes end within some seconds."""
+
+    def wait(processes: list[psutil.Process], seconds: float = 120) -> bool:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in processes):
+                return True
+            time.sleep(0.05)
+        return False
+
+    return wait
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -72,18 +71,3 @@ def serve() -> Callable[..., contextlib.AbstractContextManager[Server]]:
                 server.end()
 
     return started
-
-
-@pytest.fixture(scope="session")
-def gone() -> Callable[[list[psutil.Process]], bool]:
-    """Whether processes end within some seconds."""
-
-    def wait(processes: list[psutil.Process], seconds: float = 120) -> bool:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in processes):
-                return True
-            time.sleep(0.05)
-        return False
-
-    return wait

@@ -103,18 +103,3 @@ def serve(index: Path) -> Callable[..., contextlib.AbstractContextManager[Server
                 server.end()
 
     return started
-
-
-@pytest.fixture(scope="session")
-def gone() -> Callable[[list[psutil.Process]], bool]:
-    """Whether processes end within some seconds."""
-
-    def wait(processes: list[psutil.Process], seconds: float = 30) -> bool:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in processes):
-                return True
-            time.sleep(0.02)
-        return False
-
-    return wait
