@@ -66,7 +66,9 @@ def main() -> None:
     )
     parser.add_argument("--questions", type=Path, nargs="+", metavar="FILE", help="JSON lines of question")
     parser.add_argument("--workdir", type=Path, default=Path("data/benchmarks/retrieval"), metavar="FOLDER")
-    parser.add_argument("--workers", type=int, default=CORES, help=f"of a service (default {CORES})")
+    parser.add_argument(
+        "--workers", type=int, help="of a service (default: one a core for bm25, one for every two for an encoder)"
+    )
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="of the encoder")
     parser.add_argument("--faiss", choices=("flat", "ivf", "hnsw"), default="flat", help="the dense index")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every measured value to FILE")

@@ -154,7 +154,9 @@ class Bench:
 
     def _http(self, retriever: str) -> None:
         say(f"starting the service of {retriever}")
-        server = Server(Path(self._settings(retriever)["index"]), retriever, self._options.workers)
+        # An encoder shares one batch among threads better than two processes share the cores' caches.
+        workers = self._options.workers or (CORES if retriever == "bm25" else max(1, CORES // 2))
+        server = Server(Path(self._settings(retriever)["index"]), retriever, workers)
         self._stack.callback(server.close)
         self._servers[retriever] = (server, server.memory())
         for size in report.SIZES:

@@ -14,7 +14,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
@@ -107,16 +107,26 @@ class PageCache:
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._path.touch()
-            self._file = self._path.stat().st_ino
-            # Transactions are begun by hand: as writers, since a reader that turns writer may find another one there.
-            self._connection = sqlite3.connect(self._path, timeout=_WAIT, check_same_thread=False, isolation_level=None)
-            self._file = self._path.stat().st_ino
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = NORMAL")
-            for statement in _TABLE:
-                self._connection.execute(statement)
+            # One process at a time: SQLite does not wait for another that turns the write-ahead log on as well.
+            with self._alone():
+                self._path.touch()
+                self._file = self._path.stat().st_ino
+                # Transactions are begun by hand: as writers, since a reader that turns writer may find another there.
+                self._connection = sqlite3.connect(
+                    self._path, timeout=_WAIT, check_same_thread=False, isolation_level=None
+                )
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                self._connection.execute("PRAGMA synchronous = NORMAL")
+                for statement in _TABLE:
+                    self._connection.execute(statement)
         return self._connection
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other processes from opening the file or setting it aside."""
+        with self._path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def _close(self) -> None:
         if self._connection is not None:
@@ -126,8 +136,7 @@ class PageCache:
 
     def _set_aside(self, error: Exception) -> None:
         """Rename the broken file, unless another process has done so and begun a new one."""
-        with self._path.with_suffix(".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with self._alone():
             if not self._path.exists() or self._path.stat().st_ino != self._file:
                 return
             aside = self._path.with_suffix(".broken")

@@ -23,6 +23,18 @@ for number in range(int(sys.argv[3])):
     print(number, flush=True)
 """
 
+OPENER = """
+import sys
+from pathlib import Path
+from tasks.retrieval.wikipedia.page_cache import PageCache
+for number in range(60):
+    cache = PageCache(Path(sys.argv[1]) / f"{number}.sqlite")
+    print(number, flush=True)
+    sys.stdin.readline()
+    cache.put(sys.argv[2], sys.argv[2])
+    cache.close()
+"""
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -83,6 +95,32 @@ def test_many_processes_may_use_it(path: Path) -> None:
     assert [writer.wait(60) for writer in writers] == [0, 0]
     cache = PageCache(path)
     assert all(cache.get(f"{name}-{n}") == f"{name}-{n}" * 100 for name in "ab" for n in range(40))
+
+
+def test_processes_that_begin_it_at_the_same_moment_all_get_in(tmp_path: Path) -> None:
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", OPENER, str(tmp_path), name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in "abcd"
+    ]
+    for number in range(60):
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == f"{number}\n"
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+    for process in processes:
+        process.communicate(timeout=60)
+    for number in range(60):
+        cache = PageCache(tmp_path / f"{number}.sqlite")
+        assert {name: cache.get(name) for name in "abcd"} == {name: name for name in "abcd"}
+        cache.close()
 
 
 def test_a_writer_that_is_killed_leaves_it_whole(path: Path) -> None:
