@@ -50,7 +50,7 @@ UPSTREAM: dict[str, tuple[str, ...]] = {
     "rl": ("ingest", "demos", "index", "sft"),
     "merge": ("rl", "sft"),
     "evaluate": ("ingest", "index", "policy", "sft", "rl", "merge"),
-    "gate": ("validate", "index", "demos", "sft", "rl", "merge", "evaluate"),
+    "gate": ("ingest", "policy", "validate", "index", "demos", "sft", "rl", "merge", "evaluate"),
 }
 
 Figures = dict[str, Any]

@@ -37,7 +37,7 @@ def _run(stage: Stage, playing: Playing) -> Figures:
     frames, engine = [], None
     for name, folder in models.items():
         if engine is None:
-            engine = Engine(folder.absolute(), params.episode, max_seqs=min(256, len(rows)), seed=params.seed)
+            engine = Engine(folder.absolute(), params.episode, max_seqs=settings.max_seqs, seed=params.seed)
             setup = open_setup(
                 playing,
                 index=stage.input("index"),
@@ -63,7 +63,7 @@ def _run(stage: Stage, playing: Playing) -> Figures:
         frame=frame,
         steps=read_steps(stage.input("rl", "steps.jsonl")),
         validation=climb.read(stage.input("rl", "figures.json")),
-        examples=settings.examples,
+        examples=settings.report.examples,
         profile=stage.profile,
     )
     stage.track.log_artifact(stage.out / "report.html")

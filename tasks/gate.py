@@ -42,7 +42,9 @@ def read_steps(path: Path) -> list[dict[str, Any]]:
 def run(stage: Stage) -> dict[str, Any]:
     """Check every threshold, write data/gate/decision.json, and say each result."""
     checks = stage.params.gate.checks
-    thresholds = [gating.parse(name, c.expression, c.severity, UPSTREAM["gate"]) for name, c in checks.items()]
+    thresholds = [
+        gating.parse(name, c.expression, c.severity, UPSTREAM["gate"]) for name, c in checks.items() if c is not None
+    ]
     figures = {name: read_json(stage.input(name, "figures.json")) for name in UPSTREAM["gate"]}
     steps = read_steps(stage.input("rl", "steps.jsonl"))
     verdicts = [gating.check(threshold, figures, steps) for threshold in thresholds]

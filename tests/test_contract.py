@@ -53,6 +53,7 @@ SHARED = {
         "errors",
         "files",
         "params",
+        "params.judging",
         "params.searching",
         "processes",
         "quiet",

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from tasks.params.judging import Evaluate, Gate
 from tasks.params.searching import Index, Retrieval
 from tasks.sections import Count, Float, Positive, Section, Share
 
@@ -177,22 +178,6 @@ class Rl(Section):
 class Merge(Section):
     max_logit_diff: Float
     prompts: Positive
-
-
-class Evaluate(Section):
-    questions: Positive
-    confidence: Annotated[float, Field(gt=0, lt=1)]
-    bootstrap: Positive
-    examples: Positive
-
-
-class Check(Section):
-    expression: str
-    severity: Literal["error", "warning"]
-
-
-class Gate(Section):
-    checks: dict[str, Check]
 
 
 class Environment(BaseModel):

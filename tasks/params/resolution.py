@@ -82,6 +82,8 @@ def parse(content: dict[str, Any], where: str) -> Params:
     severities(params.validate_.severity)
     sections = [field.alias or name for name, field in Params.model_fields.items()]
     for name, check in params.gate.checks.items():
+        if check is None:
+            continue
         gating.parse(name, check.expression, check.severity, sections)  # now, and not after hours of training
     return params
 
