@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 
 from tasks.agent import protocols
-from tasks.evaluation import climb, excerpts, metrics
+from tasks.evaluation import climb, metrics
 from tasks.evaluation.charts import PANELS, curves, series
-from tasks.evaluation.report import p_value, share, signed, write_report
+from tasks.evaluation.report import excerpts
+from tasks.evaluation.report.page import p_value, share, signed, write_report
 
 STEPS = [
     {"step": 0, "data": {"val-core/nq/reward/mean@1": 0.2}},

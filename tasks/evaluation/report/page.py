@@ -14,8 +14,9 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from tasks.evaluation import charts, climb, excerpts
+from tasks.evaluation import charts, climb
 from tasks.evaluation.endings import COUNTED
+from tasks.evaluation.report import excerpts
 
 TEMPLATE = "report.html.j2"
 # Figure, heading, whether it is a share (shown in per cent).
