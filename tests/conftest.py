@@ -1,6 +1,12 @@
+import contextlib
+import functools
+import os
 import shutil
+import signal
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -15,6 +21,7 @@ from hypothesis import HealthCheck, settings
 
 from tasks import params
 from tasks.contract import Stage
+from tasks.processes import end_with_parent
 
 ROOT = Path(__file__).parents[1]
 
@@ -66,7 +73,7 @@ def question_row() -> Callable[..., dict[str, Any]]:
             "agent_name": "forager",
             "prompt": [{"role": "user", "content": f"Question: {question}"}],
             "ability": "fact-reasoning",
-            "reward_model": {"style": "rule", "ground_truth": {"target": answers}},
+            "reward_model": {"style": "rule", "ground_truth": {"target": answers, "scorer": "squad"}},
             "extra_info": {
                 "index": 0,
                 "split": "train",
@@ -74,6 +81,7 @@ def question_row() -> Callable[..., dict[str, Any]]:
                 "question": question,
                 "golden_answers": answers,
                 "hops": len(titles),
+                "type": more.get("type"),
                 "supporting_titles": titles,
                 "gold_passage_ids": gold,
                 "tools_kwargs": None,
@@ -126,6 +134,63 @@ def gone() -> Callable[[list[psutil.Process]], bool]:
         return False
 
     return wait
+
+
+class ServerProcess:
+    """A server's command as a child process."""
+
+    def __init__(self, module: str, *arguments: str, **environment: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            # Whoever kills the tests ends their servers.
+            preexec_fn=functools.partial(end_with_parent, signal.SIGTERM),
+        )
+        self.address = ""
+
+    def ready(self) -> "ServerProcess":
+        """Wait for the line with the address."""
+        assert self.process.stdout is not None
+        self.address = self.process.stdout.readline().strip()
+        assert self.address.startswith("http://127.0.0.1:"), self.end()
+        return self
+
+    def family(self) -> list[psutil.Process]:
+        """What it has started, and what those have."""
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        """Its exit code, and what it said on stderr."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        try:
+            _, said = self.process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+        return self.process.returncode, said
+
+
+@pytest.fixture(scope="session")
+def start_server() -> Callable[..., contextlib.AbstractContextManager[ServerProcess]]:
+    """Starts a server's command for a with-block."""
+
+    @contextlib.contextmanager
+    def started(module: str, *arguments: str, **environment: str) -> Iterator[ServerProcess]:
+        server = ServerProcess(module, *arguments, **environment)
+        try:
+            yield server
+        finally:
+            if server.process.poll() is None:
+                server.end()
+
+    return started
 
 
 @pytest.fixture

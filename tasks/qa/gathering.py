@@ -23,7 +23,7 @@ from tasks.qa.table import Spool
 
 PROGRESS_SECONDS = 5
 # Rows that are whole, but of no use here: of the field's own sets, too, some are.
-USELESS = ("unanswerable", "unmatchable_answer")
+USELESS = ("unanswerable", "unmatchable_answer", "attached_file")
 
 
 @dataclass(frozen=True)

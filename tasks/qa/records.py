@@ -32,6 +32,8 @@ class Question:
         gold_passage_ids: their ids in the corpus, in the same order; empty where the source names none.
         origin: file and line, or whatever else tells a person where the question came from.
         split: where its source puts it.
+        type: what kind of question its source says it is (`bridge`, `level-2` ...); None where it says none.
+        scorer: what judges an answer to it: a name of `tasks.agent.rewards.SCORERS`.
     """
 
     id: str
@@ -43,6 +45,8 @@ class Question:
     gold_passage_ids: tuple[str, ...]
     origin: str
     split: Split = "train"
+    type: str | None = None
+    scorer: str = "squad"
 
 
 @dataclass(frozen=True, slots=True)

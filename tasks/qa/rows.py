@@ -33,6 +33,7 @@ def schema(ground_truth: pa.DataType) -> pa.Schema:
             ("question", pa.string()),
             ("golden_answers", _TEXTS),
             ("hops", pa.int64()),
+            ("type", pa.string()),
             ("supporting_titles", _TEXTS),
             ("gold_passage_ids", _TEXTS),
             ("tools_kwargs", pa.null()),
@@ -92,7 +93,7 @@ def _rows(
 
     truths = [environment.ground_truth(one) for one in questions]
     prompts = [environment.prompt(one["question"], template) for one in questions]
-    copied = ("id", "question", "golden_answers", "hops", "supporting_titles", "gold_passage_ids")
+    copied = ("id", "question", "golden_answers", "hops", "type", "supporting_titles", "gold_passage_ids")
     arrays = {
         "data_source": part["data_source"],
         "environment": same(environment.name),

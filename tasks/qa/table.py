@@ -26,6 +26,8 @@ SCHEMA = pa.schema(
         ("supporting_titles", _TEXTS),
         ("gold_passage_ids", _TEXTS),
         ("origin", pa.string()),
+        ("type", pa.string()),
+        ("scorer", pa.string()),
         ("key", pa.binary(16)),
     ]
 )

@@ -254,4 +254,5 @@ def _question(draft: Draft, kind: Kind, identity: str) -> Question:
         supporting_titles=tuple(entity.name for entity in chain),
         gold_passage_ids=tuple(entity.passage.id for entity in chain),
         origin=identity,
+        type=kind,
     )

@@ -84,3 +84,26 @@ def test_a_trajectory_is_scored(played, expected) -> None:
         "em",
         "format",
     ]
+
+
+@pytest.mark.parametrize(("scorer", "right"), [("gaia", 1.0), ("squad", 0.0), (None, 0.0)])
+def test_reward_and_success_are_by_the_scorer_that_the_row_names(scorer, right) -> None:
+    parts = {
+        "em": {"weight": 1.0},
+        "format": {"weight": 0.1},
+        "three_part": {"weight": 1.0, **LENGTH, "cache_tokens": 9},
+    }
+    played = Trajectory("q", "search", "made", "How many?", ["17"], 1, [1], answer="17.0%", answer_blocks=1)
+    row = {"reward_model": {"ground_truth": {"target": ["17"], "scorer": scorer}}, "extra_info": {"id": "q"}}
+    environments.create(section(reward=parts)).score(played, row)
+    assert (played.em, played.success) == (right, right)
+    assert (played.reward_parts["em"], played.reward_parts["three_part_correct"]) == (right, pytest.approx(0.7 * right))
+    assert played.reward_parts["format"] == pytest.approx(0.1 * (1 - right))
+
+
+def test_a_scorer_that_is_none_is_named_with_its_row() -> None:
+    row = {"reward_model": {"ground_truth": {"target": ["17"], "scorer": "gai"}}, "extra_info": {"id": "q7"}}
+    with pytest.raises(
+        InputError, match=r"row q7, reward_model.ground_truth.scorer: no scorer 'gai'; scorers are: squad,"
+    ):
+        environments.create(section()).score(Trajectory("q7", "search", "made", "?", ["17"], 1, [1]), row)

@@ -13,7 +13,9 @@ from tasks.qa.rows import CorpusWriter, write_splits
 from tasks.qa.table import ROWS
 
 TEMPLATE = Template((("user", ("Answer.\n\nQuestion: ", "")),))
-QUESTION = Question("q1", "world-one-hop", "Who employs Karo?", ("Dunel", "the Dunel"), 1, ("Karo",), ("p1",), "x")
+QUESTION = Question(
+    "q1", "world-one-hop", "Who employs Karo?", ("Dunel", "the Dunel"), 1, ("Karo",), ("p1",), "x", type="one-hop"
+)
 NO_GOLD = Question("q2", "nq", "Who?", ("Karo",), 1, (), (), "x")
 SEARCH = Environment(SearchParams(reward={"em": {"weight": 1.0}, "format": {"weight": 0.1}}))
 
@@ -52,6 +54,8 @@ def test_pandas_reads_the_contract(folder):
     assert list(first["prompt"]) == [{"role": "user", "content": "Answer.\n\nQuestion: Who employs Karo?"}]
     assert first["reward_model"]["style"] == "rule"
     assert list(first["reward_model"]["ground_truth"]["target"]) == ["Dunel", "the Dunel"]
+    assert first["reward_model"]["ground_truth"]["scorer"] == "squad"
+    assert (first["extra_info"]["type"], second["extra_info"]["type"]) == ("one-hop", None)
     info = first["extra_info"]
     assert (info["index"], info["split"], info["id"], info["hops"]) == (0, "train", "q1", 1)
     assert (list(info["supporting_titles"]), list(info["gold_passage_ids"])) == (["Karo"], ["p1"])
@@ -67,7 +71,10 @@ def test_datasets_reads_and_joins_the_splits(folder, tmp_path):
         for s in ("train", "test")
     ]
     joined = datasets.concatenate_datasets(parts)
-    assert joined[0]["reward_model"] == {"style": "rule", "ground_truth": {"target": ["Dunel", "the Dunel"]}}
+    assert joined[0]["reward_model"] == {
+        "style": "rule",
+        "ground_truth": {"target": ["Dunel", "the Dunel"], "scorer": "squad"},
+    }
     assert joined[2]["extra_info"]["question"] == "Who?"
 
 
@@ -125,4 +132,4 @@ def test_verl_reads_the_rows(folder, tmp_path):
     assert list(batch["index"]) == [0, 1]
     assert batch["raw_prompt"][0][0]["content"].endswith("Who employs Karo?")
     assert batch["tools_kwargs"][0] is None
-    assert batch["reward_model"][0]["ground_truth"] == {"target": ["Dunel", "the Dunel"]}
+    assert batch["reward_model"][0]["ground_truth"] == {"target": ["Dunel", "the Dunel"], "scorer": "squad"}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import create_model, model_validator
 
+from tasks.agent.rewards.answers import Judge, exact_match
 from tasks.agent.rewards.outcome import per_answer
 from tasks.agent.rewards.table import REWARDS, Case
 from tasks.sections import Section
@@ -29,7 +31,9 @@ class RewardParams(_Parts):
         return self
 
 
-def reward_parts(params: RewardParams, trajectory: Trajectory, golden: Sequence[str]) -> dict[str, float]:
+def reward_parts(
+    params: RewardParams, trajectory: Trajectory, golden: Sequence[str], exact: Judge = exact_match
+) -> dict[str, float]:
     """Every part of a trajectory's reward by name, weighted; the reward is their sum.
 
     The names are the same for every trajectory, whatever happened in it.
@@ -38,10 +42,11 @@ def reward_parts(params: RewardParams, trajectory: Trajectory, golden: Sequence[
         params: what counts.
         trajectory: a finished one; answer, form and citations are filled in.
         golden: golden answers.
+        exact: what an exact match is.
     """
     chosen = {name: part for name in REWARDS if (part := getattr(params, name)) is not None}
-    paid = [judge for name in chosen if (judge := REWARDS[name].answer)]
-    case = Case(trajectory, golden, max(judge(trajectory.answer, golden) for judge in paid))
+    case = Case(trajectory, golden, exact)
+    case = replace(case, right=max(judge(case) for name in chosen if (judge := REWARDS[name].answer)))
     parts: dict[str, float] = {}
     for name, part in chosen.items():
         entry = REWARDS[name]

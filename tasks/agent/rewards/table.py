@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from tasks.agent.rewards import answers, length, outcome, penalties
+from tasks.agent.rewards.answers import Judge
 from tasks.agent.rewards.parameters import (
     AnswerPart,
     FormatPart,
@@ -28,12 +29,19 @@ class Case:
     Attributes:
         trajectory: a finished one; answer, form and citations are filled in.
         golden: golden answers.
+        exact: what an exact match is, by the scorer that the row names.
         right: how right the answer is, in [0, 1]: the highest of the answer scores that the reward pays.
     """
 
     trajectory: Trajectory
     golden: Sequence[str]
-    right: float
+    exact: Judge
+    right: float = 0.0
+
+    @property
+    def em(self) -> float:
+        """Whether the answer is an exact match, 0.0 or 1.0."""
+        return self.exact(self.trajectory.answer, self.golden)
 
 
 @dataclass(frozen=True)
@@ -56,37 +64,35 @@ class Entry:
     formula: str
     source: str
     hacks: str
-    answer: Callable[[str | None, Sequence[str]], float] | None = None
+    answer: Callable[[Case], float] | None = None
 
 
-def _answer(score: Callable[[str | None, Sequence[str]], float], **words: str) -> Entry:
-    return Entry(
-        "outcome", AnswerPart, lambda case, _: score(case.trajectory.answer, case.golden), answer=score, **words
-    )
+def _answer(score: Callable[[Case], float], **words: str) -> Entry:
+    return Entry("outcome", AnswerPart, lambda case, _: score(case), answer=score, **words)
 
 
 def _three_part(case: Case, params: ThreePartPart) -> Mapping[str, float]:
     played = case.trajectory
-    em = answers.exact_match(played.answer, case.golden)
     limits = params.max_tokens, params.cache_tokens
-    return outcome.three_part(em, played.format_valid, played.generated_tokens, *limits)._asdict()
+    return outcome.three_part(case.em, played.format_valid, played.generated_tokens, *limits)._asdict()
 
 
 REWARDS: dict[str, Entry] = {
     "em": _answer(
-        answers.exact_match,
-        formula="1 if the answer equals a golden answer, both in SQuAD's normal form (`U.S.` is `us`)",
+        lambda case: case.em,
+        formula="1 if the answer equals a golden answer, both in SQuAD's normal form (`U.S.` is `us`), or as another "
+        "scorer has it that the row names",
         source="Rajpurkar et al. 2016 (SQuAD v1.1); Jin et al. 2025 (Search-R1), eq. 4",
         hacks="guesses where there are few answers (yes/no); the prompt's example answer, copied (`copied_example`)",
     ),
     "f1": _answer(
-        answers.f1,
+        lambda case: answers.f1(case.trajectory.answer, case.golden),
         formula="highest token F1 with a golden answer, in SQuAD's normal form",
         source="Rajpurkar et al. 2016; as an RL reward: Song et al. 2025 (R1-Searcher)",
         hacks="answers padded with likely words: half a name earns without being right",
     ),
     "cover_em": _answer(
-        answers.cover_em,
+        lambda case: answers.cover_em(case.trajectory.answer, case.golden),
         formula="1 if the answer holds a golden answer as whole words",
         source="Song et al. 2025 (R1-Searcher), cover exact match; whole words are our rule",
         hacks="every candidate in one long answer, or a passage copied whole: pair it with `soft_overlong`",
@@ -108,7 +114,7 @@ REWARDS: dict[str, Entry] = {
         "logged as three_part_correct, _format and _length",
         source="published without a definition of its length part: that is our reading",
         hacks="as `em`; and no thinking at all, where the length part is all that still differs in a group",
-        answer=answers.exact_match,
+        answer=lambda case: case.em,
     ),
     "citation_precision": Entry(
         "outcome",

@@ -133,6 +133,13 @@ def identities(value: Any, key: str) -> tuple[str, ...]:
     return tuple([identity(one, f"{key}.{number}") for number, one in enumerate(items(value, key))])
 
 
+def label(value: Any, key: str) -> str | None:
+    """What kind of thing a row says it is, as a text or a whole number; None where there is no value."""
+    if absent(value) or value == "":
+        return None
+    return str(value) if type(value) is int else text(value, key)
+
+
 def items(value: Any, key: str) -> list[Any]:
     """A list."""
     if type(value) is not list:

@@ -13,7 +13,7 @@ from tasks.qa.sources import paragraphs
 
 
 class Source(paragraphs.ParagraphSource):
-    """Rows `{_id, question, answer, supporting_facts[[title, sentence]], context[[title, sentences[]]]}`.
+    """Rows `{_id, question, answer, type?, supporting_facts[[title, sentence]], context[[title, sentences[]]]}`.
 
     The hub has `id`, and columns instead of pairs: `{title[], sent_id[]}`, `{title[], sentences[][]}`. Gold passages
     are found by title; among several passages of a title it is the one that holds a supporting sentence.
@@ -23,7 +23,7 @@ class Source(paragraphs.ParagraphSource):
     licence = "CC BY-SA 4.0"
     upstream = 'Yang et al., "HotpotQA" (EMNLP 2018), https://hotpotqa.github.io'
     required = ("question", "answer", "supporting_facts", "context")
-    optional = ("_id", "id")
+    optional = ("_id", "id", "type")
 
     def parse(self, row: dict[str, Any], number: int, origin: str) -> Iterable[Question | Passage]:
         question = fields.question(fields.required(row, "question"), "question")
@@ -36,10 +36,10 @@ class Source(paragraphs.ParagraphSource):
             found = (sentences[at : at + 1] for other, sentences in context if other == title)
             supporting.setdefault(title, []).extend(itertools.chain.from_iterable(found))
         gold = self._gold(supporting, self.context.corpus or Corpus(own))
-        identity = paragraphs.row_id(row)
+        identity, kind = paragraphs.row_id(row), fields.label(row.get("type"), "type")
         return [
             *self.brought(own),
-            self.asked(identity, question, answers, max(1, len(supporting)), gold, origin),
+            self.asked(identity, question, answers, max(1, len(supporting)), gold, origin, kind),
         ]
 
     def _gold(self, supporting: dict[str, list[str]], corpus: Corpus) -> list[Passage]:

@@ -26,6 +26,7 @@ class Columns(Section):
     hops: str | None = "hops"
     supporting_titles: str | None = "supporting_titles"
     gold_passage_ids: str | None = "gold_passage_ids"
+    type: str | None = "type"
 
 
 class MappedKeys(QuestionKeys):
@@ -38,7 +39,7 @@ _NEEDED = {"id", "question", "golden_answers"}
 
 
 class MappedSource(QuestionSource):
-    """Rows `{id, question, golden_answers[], data_source?, hops?, supporting_titles[]?, gold_passage_ids[]?}`.
+    """Rows `{id, question, golden_answers[], data_source?, hops?, type?, supporting_titles[]?, gold_passage_ids[]?}`.
 
     Without `hops` it is the number of gold passages or titles, whichever is larger, and at least 1.
 
@@ -80,6 +81,7 @@ class MappedSource(QuestionSource):
                 golds,
                 origin,
                 self.keys.split,
+                fields.label(row.get(names["type"]), names["type"]),
             ),
         )
 

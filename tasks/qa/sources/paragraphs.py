@@ -47,7 +47,14 @@ class ParagraphSource(QuestionSource):
         return found
 
     def asked(
-        self, identity: str, question: str, answers: Iterable[str], hops: int, gold: Sequence[Passage], origin: str
+        self,
+        identity: str,
+        question: str,
+        answers: Iterable[str],
+        hops: int,
+        gold: Sequence[Passage],
+        origin: str,
+        kind: str | None = None,
     ) -> Question:
         """A question over gold passages."""
         return Question(
@@ -60,6 +67,7 @@ class ParagraphSource(QuestionSource):
             gold_passage_ids=tuple(dict.fromkeys(passage.id for passage in gold)),
             origin=origin,
             split=self.keys.split,
+            type=kind,
         )
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tasks.agent.rewards import normalise
+from tasks.agent.rewards import SCORERS, normalise
 from tasks.qa import prompts
 from tasks.qa.reading import RowError, fields, kind
 from tasks.qa.records import Question
 from tasks.qa.sources.files import QuestionSource
+
+_SHOWN = 60
 
 
 class Source(QuestionSource):
@@ -45,6 +47,8 @@ class Source(QuestionSource):
                 gold_passage_ids=golds,
                 origin=origin,
                 split=self.keys.split,
+                type=fields.label(extra.get("type"), "extra_info.type"),
+                scorer=_scorer(row),
             ),
         )
 
@@ -97,6 +101,18 @@ def _truth(row: dict[str, Any]) -> tuple[str, ...]:
             raise RowError("wrong_type", f"{key}: must be a text, a list of texts or {{target}}, got {kind(truth)}")
         truth, key = truth["target"], f"{key}.target"
     return fields.answers(truth, key, lone=True)
+
+
+def _scorer(row: dict[str, Any]) -> str:
+    """What judges the answer, where the ground truth names it."""
+    truth = row["reward_model"]["ground_truth"]
+    named = truth.get("scorer") if isinstance(truth, dict) else None
+    if named is None:
+        return "squad"
+    if not isinstance(named, str) or named not in SCORERS:
+        key = "reward_model.ground_truth.scorer"
+        raise RowError("unknown_scorer", f"{key}: must be one of {', '.join(SCORERS)}, got {str(named)[:_SHOWN]!r}")
+    return named
 
 
 def _refuse_contradictions(row: dict[str, Any], question: str, golden: tuple[str, ...]) -> None:

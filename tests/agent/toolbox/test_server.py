@@ -312,7 +312,7 @@ def test_a_port_in_use_is_one_line(serve: Any) -> None:
 def test_it_leaves_nobody_behind(serve: Any, gone: Callable[..., bool], worker: str, number: int, code: int) -> None:
     with serve("--worker", worker) as server:
         client = ToolClient(server.ready().address, ["misbehave"], Limits(seconds=0.2))
-        children = server.children()
+        children = server.family()
         assert bool(children) == (worker != "thread")
         if worker == "process":
             # Neither a worker that holds the GIL nor a call that hangs holds up the end.
@@ -353,7 +353,7 @@ def test_what_tools_start_ends_with_their_worker_and_with_the_server(
         eventually(client, "0")
         children.append(psutil.Process(int(ask(client, "start", trajectory="0")[0].text)))  # in the next worker
         assert gone(children[:1]) and all(child.is_running() for child in children[1:])
-        family = server.children()
+        family = server.family()
         assert set(children[1:]) < set(family)
         httpx_post(server.address, "two", "gil 600")  # nor can a tool that holds the GIL hold up the end
         assert server.end(signal.SIGKILL)[0] == -signal.SIGKILL
@@ -382,16 +382,24 @@ def test_a_call_after_a_worker_has_died_waits_for_the_next(serve: Any) -> None:
         assert metric(server, "worker_restarts_total") == 3
 
 
+STARTS = """
+import sys
+from conftest import ServerProcess
+server = ServerProcess("tasks.tool_server", "--import", "misbehaving", "--tools", "misbehave", PYTHONPATH=sys.argv[1])
+print(server.ready().process.pid, flush=True)
+input()
+"""
+
+
 @pytest.mark.slow
 def test_it_ends_with_the_tests_that_started_it(gone: Callable[..., bool]) -> None:
-    code = "import conftest; print(conftest.Server().ready().process.pid, flush=True); input()"
-    path = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[3])])
+    root = Path(__file__).parents[3]
     tests = subprocess.Popen(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", STARTS, os.pathsep.join([str(Path(__file__).parent), str(root)])],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(root / "tests"), str(root)])},
     )
     server = psutil.Process(int(tests.stdout.readline()))
     family = [server, *server.children(recursive=True)]

@@ -20,7 +20,7 @@ from tasks.agent.protocols import Call
 from tasks.agent.setup import open_tools
 from tasks.agent.toolbox import serving as module
 from tasks.agent.toolbox.serving import serving
-from tasks.errors import InputError
+from tasks.errors import CrashError, InputError
 from tasks.params import Playing
 from tasks.processes import MARK, marked_processes
 
@@ -124,10 +124,17 @@ def test_a_server_that_is_not_ready_in_time_is_an_error(
     assert gone([one for one in psutil.Process().children() if one not in before], 5)
 
 
-def test_a_server_that_crashes_is_no_input_error(section: Any, index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_crashes_is_no_input_error(
+    section: Any, index: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
     monkeypatch.setenv("PYTHONHOME", "/nowhere")
-    with pytest.raises(RuntimeError, match="ended with status 1"), section(index, server="start"):
+    with pytest.raises(CrashError) as caught, section(index, server="start"):
         pass
+    said = [line.strip() for line in capsys.readouterr().err.splitlines() if line.strip()]
+    assert len(said) > 3  # all of it is shown as well
+    assert str(caught.value) == (
+        f"the tool server ended with status 1 before it was ready; its last lines: {' | '.join(said[-3:])}"
+    )
 
 
 def test_somebodys_server_must_be_ready(section: Any, serve: Any) -> None:

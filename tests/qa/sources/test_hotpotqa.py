@@ -62,6 +62,7 @@ def test_every_form_gives_the_same_question_and_passages(tmp_path, read, reader,
     question = found.question
     assert (question.id, question.hops, question.golden_answers) == ("h1", 2, ("Dorna",))
     assert question.supporting_titles == ("Karo", "Velin")
+    assert question.type == row.get("type")
     assert [by_id[identity].text for identity in question.gold_passage_ids] == [
         "Karo is a poet. Born in Velin.",
         "Velin is in Dorna.",

@@ -32,6 +32,7 @@ def test_jsonl_reads_the_unified_row(tmp_path, read):
         "id": 7,
         "data_source": "nq",
         "hops": 3,
+        "type": " bridge",
         "supporting_titles": ["T"],
         "gold_passage_ids": [12, "13"],
         "raw": {"ignored": True},
@@ -42,6 +43,20 @@ def test_jsonl_reads_the_unified_row(tmp_path, read):
     assert (short.id, short.data_source, short.hops, short.gold_passage_ids) == ("a", "mine", 1, ())
     assert (long.id, long.data_source, long.hops, long.gold_passage_ids) == ("7", "nq", 3, ("12", "13"))
     assert (long.origin, long.split) == (f"{path}, line 3", "test")
+    assert (short.type, long.type) == (None, "bridge")
+
+
+@pytest.mark.parametrize(
+    ("value", "told"), [(["a"], "kind: must be a text, got a list"), (True, "kind: must be a text, got true or false")]
+)
+def test_a_type_is_a_text_or_a_whole_number_in_a_column_of_any_name(tmp_path, read, value, told):
+    columns = {"type": "kind"}
+    write_lines(tmp_path / "q.jsonl", [{**ROW, "kind": 3}, {**ROW, "kind": None}, {**ROW, "kind": value}])
+    found = read("jsonl", "q.jsonl", columns=columns)
+    assert [question.type for question in found.questions] == ["3", None]
+    assert (found.faults[0].reason, found.faults[0].message) == ("wrong_type", told)
+    write_csv(tmp_path / "q.csv", [["id", "question", "golden_answers", "type"], ["a", "Who?", "Karo", ""]])
+    assert read("csv", "q.csv").question.type is None
 
 
 def test_hops_are_the_passages_that_are_needed(tmp_path, read):

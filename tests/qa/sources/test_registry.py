@@ -14,7 +14,19 @@ FILE = {"name": "mine", "path": "q", "split": "train"}
 
 def test_every_reader_is_found_by_its_name_and_says_where_its_data_come_from():
     assert set(registry()) == {
-        *("jsonl", "csv", "parquet", "hotpotqa", "2wikimultihopqa", "musique", "nq-open", "squad", "gsm8k", "verl"),
+        *(
+            "jsonl",
+            "csv",
+            "parquet",
+            "hotpotqa",
+            "2wikimultihopqa",
+            "musique",
+            "nq-open",
+            "squad",
+            "gsm8k",
+            "gaia",
+            "verl",
+        ),
         *("world", "passages", "beir"),
     }
     assert all(source.upstream and source.licence for source in registry().values())

@@ -48,6 +48,21 @@ def test_rows_of_search_r1(read_row, form):
     # Every set that is merged into such a file numbers its rows from 0.
     assert (question.id, question.data_source, question.question) == ("nq-train_0", "nq", "who?")
     assert (question.golden_answers, question.hops) == (("Karo", "Karo K."), 1)
+    assert (question.type, question.scorer) == (None, "squad")
+
+
+def test_type_and_scorer_of_a_row_are_kept(read_row):
+    extra = {**SEARCH_R1["extra_info"], "type": "level-2"}
+    target = SEARCH_R1["reward_model"]["ground_truth"]["target"]
+
+    def row(scorer):
+        return without(extra_info=extra, reward_model={"ground_truth": {"target": target, "scorer": scorer}})
+
+    question = read_row(row("gaia")).question
+    assert (question.type, question.scorer) == ("level-2", "gaia")
+    fault = read_row(row("gai")).fault
+    message = "reward_model.ground_truth.scorer: must be one of squad, gaia, got 'gai'"
+    assert (fault.reason, fault.message) == ("unknown_scorer", message)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""Question answering by search: the reward is put together from the table of rewards, success is exact match."""
+"""Question answering by search: the reward is put together from the table of rewards, success is exact match.
+
+What an exact match is, the scorer says that a row's ground truth names; a row that names none is judged as SQuAD's.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +34,15 @@ class Environment:
     def prompt(self, question: str, template: Template) -> list[dict[str, str]]:
         return template.messages(question)
 
-    def ground_truth(self, question: dict[str, Any]) -> dict[str, list[str]]:
-        return {"target": list(question["golden_answers"])}
+    def ground_truth(self, question: dict[str, Any]) -> dict[str, Any]:
+        return {"target": list(question["golden_answers"]), "scorer": question["scorer"]}
 
     def score(self, trajectory: Trajectory, row: dict[str, Any]) -> None:
-        golden = list(row["reward_model"]["ground_truth"]["target"])
+        golden, exact = list(row["reward_model"]["ground_truth"]["target"]), rewards.scorer_of(row)
         answer, blocks = trajectory.answer, trajectory.answer_blocks
-        trajectory.em = rewards.exact_match(answer, golden)
+        trajectory.em = exact(answer, golden)
         trajectory.f1 = rewards.f1(answer, golden)
         trajectory.success = trajectory.em
         trajectory.format_valid = trajectory.stop_reason == "answer" and blocks == 1 and not trajectory.invalid_turns
-        trajectory.reward_parts = rewards.reward_parts(self.params.reward, trajectory, golden)
+        trajectory.reward_parts = rewards.reward_parts(self.params.reward, trajectory, golden, exact)
         trajectory.reward = sum(trajectory.reward_parts.values())
