@@ -1,8 +1,9 @@
 """Stage gate: every threshold against the figures of all stages; a decision with its reasons.
 
-Decided: the gate is a pure function of figures and thresholds, so DVC caches it; moving the champion is the
-release action's (`python -m tasks.release`). A missing or broken figure fails its check, since a gate that
-passes on what it cannot see is none. A rejected model is a result, not an error: the stage ends with code 0.
+Decided: the gate is a pure function of figures, thresholds and what people have ticked, so DVC caches it; moving the
+champion is the release action's (`python -m tasks.release`). A missing or broken figure fails its check, since a gate
+that passes on what it cannot see is none. A rejected model is a result, not an error: the stage ends with code 0.
+Too few questions for the interval that is asked for say nothing about the model: they are wrong parameters, code 2.
 
     python -m tasks.gate              the stage, as `dvc repro gate` runs it
     python -m tasks.gate --enforce    reads the decision of the last run: exit 1 when rejected, with the reasons
@@ -12,13 +13,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tasks.contract import UPSTREAM, Stage, main
 from tasks.errors import InputError, exit_on_input_error
 from tasks.files import read_json, write_json
-from tasks.release import gating
+from tasks.release import audits, gating, half_width
 
 DECISION = Path("data/gate/decision.json")
 
@@ -41,33 +43,26 @@ def read_steps(path: Path) -> list[dict[str, Any]]:
 
 def run(stage: Stage) -> dict[str, Any]:
     """Check every threshold, write data/gate/decision.json, and say each result."""
-    checks = stage.params.gate.checks
+    settings = stage.params.gate
     thresholds = [
-        gating.parse(name, c.expression, c.severity, UPSTREAM["gate"]) for name, c in checks.items() if c is not None
+        gating.parse(name, c.expression, c.severity, UPSTREAM["gate"])
+        for name, c in settings.checks.items()
+        if c is not None
     ]
     figures = {name: read_json(stage.input(name, "figures.json")) for name in UPSTREAM["gate"]}
+    if settings.half_width is not None:
+        _require_questions(settings.half_width, figures["evaluate"])
+    decision: dict[str, Any] = {}
+    if any(threshold.reads(gating.AUDIT) for threshold in thresholds):
+        decision["audit"] = figures[gating.AUDIT] = _ticks(stage, figures["evaluate"].get("audit"))
     steps = read_steps(stage.input("rl", "steps.jsonl"))
     verdicts = [gating.check(threshold, figures, steps) for threshold in thresholds]
-    decision: dict[str, Any] = {
-        "decision": gating.decide(verdicts),
-        "checks": [
-            {
-                "name": verdict.threshold.name,
-                "expression": verdict.threshold.expression,
-                "value": verdict.value,
-                "passed": verdict.passed,
-                "severity": verdict.threshold.severity,
-                "reason": verdict.reason,
-            }
-            for verdict in verdicts
-        ],
-    }
+    decision = {"decision": gating.decide(verdicts), "checks": [verdict.plain() for verdict in verdicts], **decision}
     write_json(stage.out / DECISION.name, decision)
-    for verdict in verdicts:
-        numbers = {"threshold": verdict.threshold.number, "passed": verdict.passed}
-        if verdict.value is not None:
-            numbers["value"] = verdict.value
-        stage.track.log_figures({f"check.{verdict.threshold.name}": numbers})
+    for check in decision["checks"]:
+        numbers = {key: check[key] for key in ("value", "limit", "passed", "short_by") if check[key] is not None}
+        stage.track.log_figures({f"check.{check['name']}": numbers})
+    stage.track.log_table("checks.json", decision["checks"])
     stage.track.log_artifact(stage.out / DECISION.name)
     for line in table(decision):
         stage.say(line)
@@ -75,14 +70,40 @@ def run(stage: Stage) -> dict[str, Any]:
     return decision
 
 
+def _require_questions(width: float, evaluated: Mapping[str, Any]) -> None:
+    try:
+        model = evaluated["models"]["rl"]
+        success, n, confidence = model["success"], model["n"], evaluated["confidence"]
+    except KeyError as missing:
+        raise InputError(
+            f"there is no figure {missing.args[0]!r}",
+            where="data/evaluate/figures.json",
+            mend="run `dvc repro evaluate`",
+        ) from None
+    half_width.require(width, success, n, confidence)
+
+
+def _ticks(stage: Stage, sheet: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Figures of the audit; none where the evaluation has written no sheet."""
+    if sheet is None:
+        stage.say("no audit sheet: evaluate.report.audit is 0")
+        return {}
+    audit = audits.read(sheet["sheet"], sheet["n"])
+    for path, rows in audit.others.items():
+        stage.say(f"not counted: {rows} rows of {path}, which are about another sheet than {audit.sheet}")
+    if audit.disputed:
+        stage.say(f"disputed, and taken for hacks: rows {', '.join(map(str, sorted(audit.disputed)))}")
+    return audit.figures()
+
+
 def table(decision: dict[str, Any]) -> list[str]:
-    """One line a check: result, name, expression, and the value or why there is none."""
+    """One line a check: result, name, expression, and the value, or why it failed: what is short and by how much."""
     width = max((len(check["name"]) for check in decision["checks"]), default=0)
     span = max((len(check["expression"]) for check in decision["checks"]), default=0)
     lines = []
     for check in decision["checks"]:
         result = "pass" if check["passed"] else "FAIL" if check["severity"] == "error" else "warn"
-        value = check["reason"] if check["value"] is None else f"{check['value']:g}"
+        value = check["reason"] if not check["passed"] else f"{check['value']:g}"
         lines.append(f"{result}  {check['name']:{width}}  {check['expression']:{span}}  {value}")
     return lines
 

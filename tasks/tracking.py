@@ -131,6 +131,11 @@ class Run:
         else:
             self._mlflow.log_artifact(str(path))
 
+    def log_table(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Log rows as a table that MLflow's pages show, sort and search; `name` ends in `.json`."""
+        columns = list(dict.fromkeys(key for row in rows for key in row))
+        self._mlflow.log_table({column: [row.get(column) for row in rows] for column in columns}, name)
+
     def log_data(self, path: Path, name: str, context: str, digest: str) -> None:
         """Name a file as a data set of this run, with its content's hash as digest."""
         from mlflow.data.meta_dataset import MetaDataset

@@ -33,7 +33,7 @@ def test_every_stage_is_in_dvc_yaml():
 @pytest.mark.parametrize("name", SECTIONS)
 def test_stage_reads_what_dvc_yaml_says(name):
     stage = STAGES[name]
-    upstream = {path.split("/")[1] for path in stage["deps"] if path.startswith("data/")} - {"sources"}
+    upstream = {path.split("/")[1] for path in stage["deps"] if path.startswith("data/")} - {"sources", "audits"}
     assert upstream == set(UPSTREAM[name])
     keys = {key.split(".")[0] for entry in stage["params"] for group in entry.values() for key in group}
     assert keys == set(SECTIONS[name])
@@ -129,7 +129,7 @@ PROGRAM = """
 import sys, time
 from pathlib import Path
 from tasks import contract
-from tasks.errors import InputError
+from tasks.errors import CrashError, InputError
 
 def run(stage):
     (stage.out / "half").write_text("half")
@@ -139,6 +139,8 @@ def run(stage):
         raise InputError("broken", where="row 3", mend="mend it")
     if mode == "crash":
         raise RuntimeError("boom")
+    if mode == "server":
+        raise CrashError("the server ended with status 1")
     if mode == "hang":
         time.sleep(60)
     return {"n": 3, "nested": {"x": 0.5}}
@@ -186,13 +188,17 @@ def test_ends_of_a_stage(workspace, stage):
     assert child.returncode == 2
     assert errors == "merge: error: row 3: broken; mend it\n"
 
+    child = stage("server")
+    _, errors = child.communicate()
+    assert (child.returncode, errors) == (1, "merge: error: the server ended with status 1\n")
+
     child = stage("hang")
     assert "hang" in child.stdout.readline()
     child.send_signal(signal.SIGTERM)
     child.communicate(timeout=120)
     assert child.returncode == 143
 
-    assert statuses() == ["FAILED", "FINISHED", "FAILED", "FAILED"]
+    assert statuses() == ["FAILED", "FINISHED", "FAILED", "FAILED", "FAILED"]
     # The good outputs stay whole, and nothing half-written is left.
     assert sorted(path.name for path in (workspace / "data").iterdir()) == ["merge", "params"]
     assert (workspace / "data/merge/figures.json").exists()

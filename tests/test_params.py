@@ -55,6 +55,17 @@ def source(item):
         (source("{reader: excel}"), ["ingest.sources.0", "'excel'"]),
         ("gate: {checks: {exact-match: {sevrity: error}}}", ["gate.checks.exact-match.sevrity'", "mean 'severity'"]),
         ("gate: {checks: {mine: {severity: error}}}", ["gate.checks.mine.expression' is missing", "name it there"]),
+        ("gate: {preset: prodution}", ["gate.preset", "'production'", "'prodution'"]),
+        ("gate: {preset: [production]}", ["gate.preset", "'production'"]),
+        (
+            "gate: {checks: {mine: {expression: retrieval.k > 1, severity: error}}}",
+            [
+                "gate.checks.mine: 'retrieval.k > 1', column 1: the gate reads no stage 'retrieval'",
+                "use one of ingest,",
+            ],
+        ),
+        ("gate: {half_width: 0.001}", ["gate.half_width", "questions at least", "evaluate.questions is 300"]),
+        ("gate: {half_width: 1.0}", ["gate.half_width", "less than 1"]),
         ("environment: {name: serch}", ["serch"]),
         ("environment: {em_score: 1.0}", ["unknown key 'environment.em_score'", "its keys are: reward"]),
         ("environment: {reward: {em: {wieght: 1.0}}}", ["environment.reward.em.wieght", "did you mean 'weight'"]),
@@ -306,6 +317,26 @@ def test_an_error_names_every_file_that_was_laid_over_another(workspace):
     with pytest.raises(InputError) as caught:
         params.resolve("mine")
     assert str(caught.value).startswith("params/mine.yaml over params/low.yaml over params/defaults.yaml: ")
+
+
+def test_a_preset_of_the_gate_lies_over_the_defaults_and_under_every_profile(workspace):
+    defaults = yaml.safe_load(params.DEFAULTS.read_text())["gate"]["checks"]
+    preset = yaml.safe_load(Path("params/presets/production.yaml").read_text())["gate"]["checks"]
+    own = {"expression": "rl.steps > 7", "severity": "warning"}
+    (workspace / "params/low.yaml").write_text(
+        yaml.safe_dump({"gate": {"preset": "production", "checks": {"signal": own, "exact-match": own}}})
+    )
+    overlay_file(workspace, "extends: low\ngate: {checks: {kl: null, exact-match: {severity: error}, ability: null}}")
+    found = params.resolve("mine")["gate"]["checks"]
+    assert (found["signal"], found["exact-match"]) == (own, {**own, "severity": "error"})
+    assert found["kl"] is None and found["ability"] is None
+    for name in preset.keys() - {"signal", "exact-match", "kl", "ability"}:
+        assert found[name] == preset[name]
+    for name in defaults.keys() - preset.keys():
+        assert found[name] == defaults[name]
+    overlay_file(workspace, "extends: low\ngate: {preset: null}")
+    assert params.resolve("mine")["gate"]["checks"] == {**defaults, "signal": own, "exact-match": own}
+    assert "production" not in params.profiles()
 
 
 def test_profiles_that_extend_each_other_are_refused(workspace):

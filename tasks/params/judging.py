@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from tasks.sections import Count, Float, Positive, Section
 
+Preset = Literal["production"]  # params/presets/NAME.yaml
 Inner = Annotated[float, Field(gt=0, lt=1)]  # a share that is neither none nor all
 
 
@@ -81,6 +82,6 @@ class Check(Section):
 class Gate(Section):
     """What a release must keep to."""
 
-    preset: Literal["production"] | None
+    preset: Preset | None
     half_width: Inner | None
     checks: dict[str, Check | None]

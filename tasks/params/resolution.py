@@ -7,17 +7,19 @@ Every key is checked before anything else runs; an unknown one is refused with t
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from tasks.errors import InputError
+from tasks.params.judging import Preset
 from tasks.params.models import Params
 from tasks.sections import refusal
 
 DEFAULTS = Path("params/defaults.yaml")
 PROFILE = Path("params/profile.yaml")
+PRESETS = Path("params/presets")
 RESOLVED = Path("data/params/params.yaml")
 
 
@@ -68,10 +70,11 @@ def parse(content: dict[str, Any], where: str) -> Params:
         InputError: a key is unknown or missing, a value has the wrong type or range, or no such thing exists.
     """
     from tasks.agent.environments import environment_params
+    from tasks.contract import UPSTREAM
     from tasks.params.playing import check_playing
     from tasks.qa.sources import source_keys
     from tasks.qa.suite.catalogue import severities
-    from tasks.release import gating
+    from tasks.release import gating, half_width
 
     params = typed(content, where)
     check_playing(params, environment_params(params.environment, where), where)
@@ -80,11 +83,12 @@ def parse(content: dict[str, Any], where: str) -> Params:
     if isinstance(params.ingest.corpus, BaseModel):
         source_keys(params.ingest.corpus.model_dump(), "ingest.corpus", where)
     severities(params.validate_.severity)
-    sections = [field.alias or name for name, field in Params.model_fields.items()]
+    # Now, and not after hours of training.
     for name, check in params.gate.checks.items():
-        if check is None:
-            continue
-        gating.parse(name, check.expression, check.severity, sections)  # now, and not after hours of training
+        if check is not None:
+            gating.parse(name, check.expression, check.severity, UPSTREAM["gate"])
+    if params.gate.half_width is not None:
+        half_width.require_possible(params.gate.half_width, params.evaluate.questions, params.evaluate.confidence)
     return params
 
 
@@ -134,6 +138,17 @@ def _layers(profile: str) -> list[tuple[Path, dict[str, Any]]]:
     return layers
 
 
+def _preset(layers: list[tuple[Path, dict[str, Any]]]) -> Path | None:
+    """File of the gate's preset that the profiles ask for: it lies over the defaults, and under every profile."""
+    named = None
+    for _, content in layers:
+        gate = content.get("gate")
+        if isinstance(gate, dict):
+            named = gate.get("preset", named)
+    # What is no name is refused with all other keys.
+    return PRESETS / f"{named}.yaml" if named in get_args(Preset) else None
+
+
 def resolve(profile: str) -> dict[str, Any]:
     """Overlay the defaults with a profile and those it extends, and check the result; returns plain, resolved values.
 
@@ -143,6 +158,9 @@ def resolve(profile: str) -> dict[str, Any]:
     if not DEFAULTS.is_file():
         raise InputError("no params/defaults.yaml here", mend="run from the project's root folder")
     layers = _layers(profile)
+    preset = _preset(layers)
+    if preset is not None:
+        layers.insert(0, (preset, _read_yaml(preset)))
     content = _read_yaml(DEFAULTS)
     for _, top in layers:
         content = overlay(content, top)

@@ -1,120 +1,135 @@
-"""The gate's thresholds: what an expression means, and what it says of given figures. Pure functions.
+"""What the gate's thresholds say of given figures. Pure functions; `tasks.release.expressions` has the language.
 
-Two forms:
-
-    STAGE.path.to.figure OP NUMBER        evaluate.comparisons.rl-sft.em.low >= 0.0
-    FUNC(steps["METRIC"]) OP NUMBER       last(steps["actor/entropy"]) >= 0.01
-
-OP is one of >= <= > < == !=; FUNC is first, last, min, max or mean over the RL steps in their order.
-A figure that is missing or not a number never passes.
+A figure that is missing or not a finite number never passes, nor does what cannot be computed from such figures.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-import re
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any, Literal
 
-from tasks.errors import InputError
+from tasks.release import parsing
+from tasks.release.expressions import Call, Comparison, Figure, Negation, Node, Number, Operation, Series, leaves
 
-OPERATORS: dict[str, Callable[[float, float], bool]] = {
+AUDIT = "audit"  # what people have ticked: no stage, but figures of it are read like a stage's
+COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
-FUNCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
+COMPUTE: dict[str, Callable[[float, float], float]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
+}  # fmt: skip
+REDUCE: dict[str, Callable[[Sequence[float]], float]] = {
     "first": lambda series: series[0],
     "last": lambda series: series[-1],
     "min": min,
     "max": max,
-    "mean": fmean,
+    "mean": statistics.fmean,
+    "median": statistics.median,
+    "std": statistics.pstdev,
+    "sum": math.fsum,
+    "count": len,
 }
-_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-_OPERATOR = r">=|<=|==|!=|>|<"
-_FIGURE = re.compile(rf"(?P<path>[\w@/-]+(?:\.[\w@/-]+)+)\s*(?P<op>{_OPERATOR})\s*(?P<number>{_NUMBER})")
-_SERIES = re.compile(
-    rf"(?P<function>\w+)\(\s*steps\[(?P<quote>[\"'])(?P<metric>[^\"']+)(?P=quote)\]\s*\)"
-    rf"\s*(?P<op>{_OPERATOR})\s*(?P<number>{_NUMBER})"
-)
+# The field's own names of metrics hold these, so they belong to a name where no space is around them.
+_JOINERS = "-/"
 
 Severity = Literal["error", "warning"]
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """A parsed expression: a figure's path, or a function over the series of one RL metric."""
+    """A check as it is asked for: an error rejects, a warning never does."""
 
     name: str
     expression: str
     severity: Severity
-    operator: str
-    number: float
-    path: tuple[str, ...] = ()
-    function: str | None = None
-    metric: str | None = None
+    comparison: Comparison
+
+    def reads(self, root: str) -> bool:
+        """Whether a figure of a stage is named."""
+        return any(isinstance(leaf, Figure) and leaf.path[0] == root for leaf in leaves(self.comparison))
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a threshold says of the figures; `value` is None when there is no number, `reason` says why it failed."""
+    """What a threshold says of the figures.
+
+    Attributes:
+        value: of the left side; None when there is no number.
+        limit: of the right side; None when there is no number.
+        short_by: how far a value that failed is from the limit; None where it passed or no number says so.
+        reason: why it failed; None where it passed.
+    """
 
     threshold: Threshold
     value: float | None
+    limit: float | None
     passed: bool
+    short_by: float | None
     reason: str | None
+
+    def plain(self) -> dict[str, Any]:
+        """The verdict as the figures hold it."""
+        return {
+            "name": self.threshold.name,
+            "expression": self.threshold.expression,
+            "value": self.value,
+            "limit": self.limit,
+            "passed": self.passed,
+            "severity": self.threshold.severity,
+            "short_by": self.short_by,
+            "reason": self.reason,
+        }
+
+
+class _NoValueError(Exception):
+    """There is no number to compare; its text is the reason."""
 
 
 def parse(name: str, expression: str, severity: Severity, stages: Sequence[str]) -> Threshold:
-    """Read one expression.
+    """Read one check.
 
     Args:
         name: the check's key in `gate.checks`.
-        expression: see the module's docstring.
+        expression: see `tasks.release.expressions`.
         severity: an error rejects, a warning never does.
-        stages: names that a path may start with.
+        stages: whose figures may be named, beside `audit`.
 
     Raises:
-        InputError: it is no expression, or names an unknown stage or function.
+        InputError: it is no expression; the line names the column and what was expected there.
     """
-    where, text = f"gate.checks.{name}", expression.strip()
-    if found := _SERIES.fullmatch(text):
-        if found["function"] not in FUNCTIONS:
-            raise InputError(f"unknown function {found['function']!r}", where=where, mend=f"use {', '.join(FUNCTIONS)}")
-        return Threshold(
-            name, expression, severity, found["op"], float(found["number"]),
-            function=found["function"], metric=found["metric"],
-        )  # fmt: skip
-    if found := _FIGURE.fullmatch(text):
-        path = tuple(found["path"].split("."))
-        if path[0] not in stages:
-            known = ", ".join(stages)
-            raise InputError(f"the gate reads no stage {path[0]!r}", where=where, mend=f"use one of {known}")
-        return Threshold(name, expression, severity, found["op"], float(found["number"]), path=path)
-    raise InputError(
-        f"cannot read {expression!r}",
-        where=where,
-        mend='write STAGE.path.to.figure >= NUMBER, or last(steps["METRIC"]) >= NUMBER (>= <= > < == !=)',
-    )
+    comparison = parsing.parse(expression, roots=(*stages, AUDIT), where=f"gate.checks.{name}")
+    return Threshold(name, expression, severity, comparison)
 
 
 def check(threshold: Threshold, figures: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> Verdict:
-    """Compare one figure with its threshold.
+    """Compare the two sides of a threshold.
 
     Args:
         threshold: from `parse`.
-        figures: each stage's figures by its name.
+        figures: each stage's figures by its name, those of the audit by `audit`.
         steps: the RL steps' metrics in their order; a step may lack a metric.
     """
-    found = _series(threshold, steps) if threshold.function else _look_up(threshold.path, figures)
-    if isinstance(found, str):
-        return Verdict(threshold, None, False, found)
-    if not math.isfinite(found):
-        return Verdict(threshold, None, False, f"the figure is {found}")
-    passed = OPERATORS[threshold.operator](found, threshold.number)
-    reason = None if passed else f"{found:g} is not {threshold.operator} {threshold.number:g}"
-    return Verdict(threshold, found, passed, reason)
+    sides: list[float | None] = []
+    reasons: list[str] = []
+    for node in (threshold.comparison.left, threshold.comparison.right):
+        try:
+            sides.append(_finite(node, figures, steps))
+        except _NoValueError as none:
+            sides.append(None)
+            reasons.append(str(none))
+    value, limit = sides
+    if value is None or limit is None:
+        return Verdict(threshold, value, limit, False, None, "; ".join(dict.fromkeys(reasons)))
+    sign = threshold.comparison.operator
+    if COMPARE[sign](value, limit):
+        return Verdict(threshold, value, limit, True, None, None)
+    short = abs(value - limit)
+    reason = _shortfall(value, sign, limit, short)
+    return Verdict(threshold, value, limit, False, short if math.isfinite(short) else None, reason)
 
 
 def decide(verdicts: Sequence[Verdict]) -> Literal["released", "rejected"]:
@@ -123,25 +138,79 @@ def decide(verdicts: Sequence[Verdict]) -> Literal["released", "rejected"]:
     return "rejected" if failed else "released"
 
 
-def _look_up(path: Sequence[str], figures: Mapping[str, Any]) -> float | str:
+def _shortfall(value: float, sign: str, limit: float, short: float) -> str:
+    digits = next((n for n in (6, 12) if f"{value:.{n}g}" != f"{limit:.{n}g}"), 17)
+    said = f"{value:.{digits}g} is not {sign} {limit:.{digits}g}"
+    if short == 0:
+        return said
+    how = {">": "short by", ">=": "short by", "<": "too much by", "<=": "too much by"}.get(sign, "off by")
+    return f"{said}, {how} {short:.4g}"
+
+
+def _finite(node: Node, figures: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> float:
+    try:
+        found = _value(node, figures, steps)
+    except ZeroDivisionError:
+        raise _NoValueError(f"{node} divides by zero") from None
+    except OverflowError:  # a float's range is left: math.fsum says so, and so does an integer that is no float
+        raise _NoValueError(f"{node} is too large a number") from None
+    if not math.isfinite(found):
+        raise _NoValueError(f"{node} is {found}")
+    return found
+
+
+def _value(node: Node, figures: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> float:
+    match node:
+        case Number(value):
+            return value
+        case Figure(path):
+            return _figure(path, figures)
+        case Negation(operand):
+            return -_value(operand, figures, steps)
+        case Operation(sign, left, right):
+            return COMPUTE[sign](_value(left, figures, steps), _value(right, figures, steps))
+        case Call(function, Series() as series, share):
+            numbers = _series(series, steps)
+            return _quantile(numbers, share) if share is not None else float(REDUCE[function](numbers))
+        case Call("abs", argument) if not isinstance(argument, Series):
+            return abs(_value(argument, figures, steps))
+    raise TypeError(f"no value of {node!r}")
+
+
+def _figure(path: Sequence[str], figures: Mapping[str, Any]) -> float:
     value: Any = figures
-    for depth, part in enumerate(path):
+    for depth, part in enumerate(path, start=1):
         if not isinstance(value, Mapping) or part not in value:
-            return f"there is no figure {'.'.join(path[: depth + 1])}"
+            spaces = f" (spaces around {' and '.join(_JOINERS)} compute)" if set(part) & set(_JOINERS) else ""
+            raise _NoValueError(f"there is no figure {Figure(tuple(path[:depth]))}{spaces}")
         value = value[part]
-    return float(value) if isinstance(value, bool | int | float) else f"{'.'.join(path)} is no number: {value!r}"
+    return _number(value, str(Figure(tuple(path))))
 
 
-def _series(threshold: Threshold, steps: Sequence[Mapping[str, Any]]) -> float | str:
-    metric = threshold.metric or ""
-    series = [step[metric] for step in steps if metric in step]
-    if not series:
-        return f"no step has the metric {metric!r}"
-    numbers = [float(value) for value in series if isinstance(value, bool | int | float)]
-    if len(numbers) < len(series):
-        return f"a step's {metric!r} is no number"
+def _series(series: Series, steps: Sequence[Mapping[str, Any]]) -> list[float]:
+    having = [step[series.metric] for step in steps if series.metric in step]
+    if not having:
+        raise _NoValueError(f"no step has the metric {series.metric!r}")
+    if series.span is not None:
+        having = having[slice(*series.span)]
+    if not having:
+        raise _NoValueError(f"{series} is empty")
+    return [_number(value, f"a step's {series.metric!r}") for value in having]
+
+
+def _number(value: Any, name: str) -> float:
+    if not isinstance(value, bool | int | float):
+        raise _NoValueError(f"{name} is no number: {value!r}")
     # min and max would step over a NaN silently.
-    broken = next((value for value in numbers if not math.isfinite(value)), None)
-    if broken is not None:
-        return f"a step's {metric!r} is {broken}"
-    return FUNCTIONS[threshold.function or ""](numbers)
+    if not math.isfinite(value):
+        raise _NoValueError(f"{name} is {value}")
+    return float(value)
+
+
+def _quantile(numbers: Sequence[float], share: float) -> float:
+    """Quantile by linear interpolation, as numpy's default."""
+    ordered = sorted(numbers)
+    place = share * (len(ordered) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (place - low) * (ordered[high] - ordered[low])
