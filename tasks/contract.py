@@ -23,7 +23,7 @@ import yaml
 import tasks.quiet  # noqa: F401  before any engine is imported
 from tasks import params as parameters
 from tasks import processes
-from tasks.errors import InputError, exit_on_input_error
+from tasks.errors import CrashError, InputError, exit_on_input_error
 from tasks.files import write_json
 
 # The sections of the parameters and the earlier stages whose outputs each stage reads: dvc.yaml says
@@ -182,7 +182,7 @@ def at_work(name: str) -> Iterator[parameters.Params]:
     """The workspace for a stage, or for a command of its that runs engines but has no outputs: nobody else at work.
 
     What an earlier, killed run has left behind is ended, and so is what this one leaves; wrong input or parameters
-    end the process with code 2 and one line.
+    end the process with code 2 and one line, a server of its own that crashes at its start with code 1 and one line.
 
     Yields:
         the parameters in force.
@@ -197,6 +197,8 @@ def at_work(name: str) -> Iterator[parameters.Params]:
             print(f"{name}: ended {ended} processes that an earlier, killed run had left behind", flush=True)
         try:
             yield params
+        except CrashError as error:
+            raise SystemExit(f"{name}: error: {error}") from None  # the traceback that matters is shown already
         finally:
             processes.end_leftovers()
 

@@ -1,4 +1,4 @@
-"""The one exception that means: the input or the parameters are wrong, not the program."""
+"""Exceptions that stages, rooms and servers share."""
 
 from __future__ import annotations
 
@@ -36,6 +36,13 @@ class UnavailableError(RuntimeError):
     def __init__(self, why: str, *, spent: bool = False) -> None:
         super().__init__(why)
         self.spent = spent
+
+
+class CrashError(RuntimeError):
+    """A server that a stage has started has crashed before it was ready; its own output says where.
+
+    A stage that meets it ends with exit code 1 and this one line.
+    """
 
 
 @contextlib.contextmanager

@@ -71,7 +71,7 @@ def _workers(settings: Settings) -> Iterator[Callable[[Spec], Worker]]:
 
 def run(arguments: Sequence[str] | None = None) -> None:
     """The command's body; ends with code 0 on SIGTERM, and with 2 and one line when it cannot start."""
-    parser = command_parser("tasks.tool_server", "Serves tools to episodes over HTTP.")
+    parser = command_parser("python -m tasks.tool_server", "Serves tools to episodes over HTTP.")
     parser.add_argument("--tools", nargs="+", metavar="NAME", help="instead of tools.names")
     parser.add_argument("--index", type=Path, help="folder of the retrieval index, for tools that search")
     parser.add_argument("--worker", choices=["process", "thread", "ray"], help="instead of tools.worker")

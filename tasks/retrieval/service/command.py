@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import gc
-import logging
-import signal
-import socket
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import uvicorn
 import uvloop
 
 import tasks.quiet  # noqa: F401  workers inherit it
 from tasks import params as parameters
-from tasks.errors import InputError, exit_on_input_error
 from tasks.retrieval.service.answering import Answering
 from tasks.retrieval.service.server import create_app
 from tasks.retrieval.service.settings import CACHE, QUEUE, Settings
-from tasks.servers import address_of, end_with_input, listen, take_output
+from tasks.servers import Serving, address_of, command_parser, commanded, end_by_signal
 
 ENDING = 5  # seconds that requests under way have once the server is to end
 
@@ -37,8 +30,9 @@ def _settings(given: argparse.Namespace) -> Settings:
     return Settings.of(params.retrieval, given.index, queue=given.queue, cache=given.cache)
 
 
-async def _serve(settings: Settings, listening: socket.socket, announce: Callable[[str], None]) -> None:
+async def _serve(serving: Serving[Settings]) -> None:
     """Serve until told to end by a signal, or by the end of the standard input where that is a stage's."""
+    settings, listening = serving.settings, serving.listening
     make, nursery = settings.maker()
     answering = Answering(
         make,
@@ -58,29 +52,23 @@ async def _serve(settings: Settings, listening: socket.socket, announce: Callabl
         timeout_keep_alive=30,
     )
     server = uvicorn.Server(config)
-
-    def end(*_: Any) -> None:
-        server.should_exit = True
-
-    # uvicorn sets its own handlers while it serves, and raises the signal once more for these when it has ended.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+    end = end_by_signal(server)
 
     async def work() -> None:
         await answering.pool.start()
         gc.freeze()  # or each full collection would look through all that was imported, and hold up every request
-        announce(address_of(listening))
+        serving.announce(address_of(listening))
         await answering.pool.run()
 
-    working, serving = asyncio.create_task(work()), asyncio.create_task(server.serve(sockets=[listening]))
+    working, answers = asyncio.create_task(work()), asyncio.create_task(server.serve(sockets=[listening]))
     try:
-        await asyncio.wait([working, serving], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([working, answers], return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             await working  # it ends in an error alone
-        await serving
+        await answers
     finally:
         end()
-        await asyncio.gather(serving, return_exceptions=True)
+        await asyncio.gather(answers, return_exceptions=True)
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
         await answering.pool.close()
@@ -89,39 +77,20 @@ async def _serve(settings: Settings, listening: socket.socket, announce: Callabl
 
 def run(arguments: Sequence[str] | None = None) -> None:
     """The command's body; ends with code 0 on SIGTERM, and with 2 and one line when it cannot start."""
-    parser = argparse.ArgumentParser("python -m tasks.retrieval_server", description="Serves retrieval over HTTP.")
+    parser = command_parser("python -m tasks.retrieval_server", "Serves retrieval over HTTP.")
     parser.add_argument("--index", type=Path, default=Path("data/index"), help="folder of the index (data/index)")
     parser.add_argument("--retriever", help="instead of retrieval.retriever")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen at (default: this machine alone)")
-    parser.add_argument("--port", type=int, default=0, help="0: a free one (default)")
     parser.add_argument("--workers", type=int, help="instead of retrieval.workers")
     parser.add_argument("--topk", type=int, help="instead of retrieval.topk")
     parser.add_argument("--seconds", type=float, help="deadline of a request, instead of retrieval.seconds")
     parser.add_argument("--queue", type=int, default=QUEUE, help=f"queries that may wait ({QUEUE})")
     parser.add_argument("--cache", type=int, default=CACHE, help=f"MiB of answers to remember; 0: none ({CACHE})")
-    parser.add_argument("--stage", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
-    output = take_output()
-    logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
-    with exit_on_input_error("retrieval_server"), contextlib.ExitStack() as stack:
-        if given.stage:
-            settings = Settings.load(sys.stdin.readline())
-            end_with_input()
-        else:
-            settings = _settings(given)
-        listening = stack.enter_context(listen(given.host, given.port))
-
-        def announce(line: str) -> None:
-            with output:  # whoever reads it sees its end
-                print(line, file=output)
-
-        try:
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(_serve(settings, listening, announce))
-        except InputError as error:
-            if given.stage:
-                announce(f"error: {error}")
-            raise
+    with (
+        commanded("retrieval_server", given, load=Settings.load, settings=_settings) as serving,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        runner.run(_serve(serving))
 
 
 if __name__ == "__main__":

@@ -1,46 +1,29 @@
 import contextlib
-import functools
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
 import pytest
 
-from tasks.processes import end_with_parent
-
-ROOT = Path(__file__).parents[3]
-
 
 class Server:
-    """A retrieval server as a child process."""
+    """A retrieval server as a child process, and what is asked of it."""
 
-    def __init__(self, *arguments: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tasks.retrieval_server", *arguments],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            # Whoever kills the tests ends their servers.
-            preexec_fn=functools.partial(end_with_parent, signal.SIGTERM),
-        )
-        self.address = ""
+    def __init__(self, child: Any) -> None:
+        self._child, self.process = child, child.process
+        self.family, self.end = child.family, child.end
 
     def ready(self) -> "Server":
         """Wait for the line with the address."""
-        assert self.process.stdout is not None
-        self.address = self.process.stdout.readline().strip()
-        assert self.address.startswith("http://127.0.0.1:"), self.end()
+        self._child.ready()
         return self
+
+    @property
+    def address(self) -> str:
+        return self._child.address
 
     @property
     def port(self) -> int:
@@ -57,13 +40,12 @@ class Server:
         (line,) = [line for line in self.get("/metrics").text.splitlines() if line.startswith(f"forager_{name} ")]
         return float(line.split()[-1])
 
-    def family(self) -> list[psutil.Process]:
-        """The nursery and the workers."""
-        return psutil.Process(self.process.pid).children(recursive=True)
+    def nursery(self) -> psutil.Process:
+        (nursery,) = psutil.Process(self.process.pid).children()
+        return nursery
 
     def workers(self) -> list[psutil.Process]:
-        (nursery,) = psutil.Process(self.process.pid).children()
-        return nursery.children()
+        return self.nursery().children()
 
     def whole(self, seconds: float = 60) -> None:
         """Wait until every worker is there."""
@@ -72,17 +54,6 @@ class Server:
             assert time.monotonic() < deadline
             time.sleep(0.02)
 
-    def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """Its exit code, and what it said on stderr."""
-        if self.process.poll() is None:
-            self.process.send_signal(number)
-        try:
-            _, said = self.process.communicate(timeout=30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            raise
-        return self.process.returncode, said
-
 
 @pytest.fixture
 def anyio_backend() -> str:
@@ -90,16 +61,12 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="session")
-def serve(index: Path) -> Callable[..., contextlib.AbstractContextManager[Server]]:
+def serve(index: Path, start_server: Any) -> Callable[..., contextlib.AbstractContextManager[Server]]:
     """Starts a retrieval server over the common index for a with-block."""
 
     @contextlib.contextmanager
     def started(*arguments: str) -> Iterator[Server]:
-        server = Server("--index", str(index), *arguments)
-        try:
-            yield server
-        finally:
-            if server.process.poll() is None:
-                server.end()
+        with start_server("tasks.retrieval_server", "--index", str(index), *arguments) as child:
+            yield Server(child)
 
     return started

@@ -218,8 +218,7 @@ def test_stopped_workers_are_replaced_and_their_queries_answered(server: Any) ->
 
 
 def test_a_lost_nursery_has_a_successor(server: Any) -> None:
-    (nursery,) = psutil.Process(server.process.pid).children()
-    nursery.kill()
+    server.nursery().kill()
     assert server.ask("capital of Italy").json()["result"][0][0]["id"] == "p0"
     server.whole()
     assert len(server.workers()) == 2
@@ -337,10 +336,11 @@ def test_it_ends_with_its_stage(index: Path, retrieval: Any, gone: Any) -> None:
 def test_what_cannot_be_served_is_one_line_and_code_2(
     capfd: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch, index: Path, arguments: list[str], said: str
 ) -> None:
+    from tasks import servers
     from tasks.retrieval.service import command
 
     monkeypatch.chdir(Path(__file__).parents[3])
-    monkeypatch.setattr(command, "take_output", lambda: sys.stdout)
+    monkeypatch.setattr(servers, "take_output", lambda: sys.stdout)
     with pytest.raises(SystemExit) as caught:
         command.run(["--index", str(index), *arguments])
     assert caught.value.code == 2

@@ -5,7 +5,7 @@ import httpx
 import psutil
 import pytest
 
-from tasks.errors import InputError
+from tasks.errors import CrashError, InputError
 from tasks.retrieval.service.serving import retrieval_server
 
 
@@ -35,3 +35,16 @@ def test_no_index_is_one_line(retrieval: Any, index: Path | None) -> None:
         retrieval_server(retrieval("bm25", server="start"), index, print),
     ):
         pass
+
+
+def test_a_server_that_crashes_says_its_last_lines(
+    retrieval: Any, index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # An installation that lacks what the server's command needs.
+    (tmp_path / "uvloop.py").write_text("raise ImportError('no uvloop for this machine')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(CrashError) as caught, retrieval_server(retrieval("bm25", server="start"), index, print):
+        pass
+    line = str(caught.value)
+    assert line.startswith("the retrieval server ended with status 1 before it was ready; its last lines: ")
+    assert line.endswith(" | ImportError: no uvloop for this machine") and "\n" not in line
