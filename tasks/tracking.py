@@ -250,6 +250,26 @@ def history(run_id: str, metric: str) -> list[tuple[int, float]]:
     return sorted({point.step: point.value for point in points}.items())
 
 
+def artifact(run_id: str, name: str, folder: Path) -> Path | None:
+    """Copy a file among a run's artifacts into a folder; None where the run has no such artifact."""
+    client = connect().MlflowClient()
+    if name not in {entry.path for entry in client.list_artifacts(run_id, posixpath.dirname(name) or None)}:
+        return None
+    return Path(client.download_artifacts(run_id, name, str(folder)))
+
+
+def child(run_id: str, stage: str) -> Record | None:
+    """The latest run of a stage inside a flow's run, whatever came of it; None when the flow has none."""
+    found = connect().search_runs(
+        experiment_names=[EXPERIMENT],
+        filter_string=f"tags.`mlflow.parentRunId` = '{run_id}' and tags.stage = '{stage}'",
+        order_by=["attributes.start_time DESC"],
+        max_results=1,
+        output_format="list",
+    )
+    return _record(found[0]) if found else None
+
+
 def _record(run: Any) -> Record:
     end = run.info.end_time
     return Record(
