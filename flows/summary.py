@@ -199,8 +199,7 @@ class Summary:
             colour = "green" if self.decision["decision"] == "released" else "red"
             console.print(f"[bold {colour}]{self.reason()}[/]")
         for check in self.failed():
-            value = "no value" if check["value"] is None else f"got {shown(check['value'])}"
-            console.print(f"  {check['severity']}: {check['name']}: {check['expression']}, {value}", markup=False)
+            console.print(f"  {_failed(check)}", markup=False)
         places = Table.grid(padding=(0, 2))
         for name, place in self.places():
             places.add_row(f"  {name}", place)
@@ -226,13 +225,7 @@ class Summary:
                 "| --- | --- | --- | --- | --- | --- | --- |",
             ]
             text += [f"| {' | '.join(row)} |" for row in self.scores()]
-        text += [
-            "",
-            *(
-                f"- {check['severity']}: {check['name']}: `{check['expression']}`, got {check['value']}"
-                for check in self.failed()
-            ),
-        ]
+        text += ["", *(f"- {_failed(check)}" for check in self.failed())]
         text += ["", *(f"- {name}: {place}" for name, place in self.places())]
         return "\n".join(text)
 
@@ -240,6 +233,11 @@ class Summary:
 def _short(dotted: str) -> str:
     parts = [part for part in dotted.split(".") if part not in ("mean", "models", "comparisons")]
     return " ".join(parts[-2:])
+
+
+def _failed(check: dict[str, Any]) -> str:
+    """A check that did not pass: what was asked, and what is short and by how much."""
+    return f"{check['severity']}: {check['name']}: `{check['expression']}`: {check['reason']}"
 
 
 def _width(rows: Sequence[Sequence[str]]) -> int:

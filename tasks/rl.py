@@ -2,7 +2,8 @@
 
 verl runs as a child under a wall-clock limit and resumes by itself: its state lies in
 checkpoints/FINGERPRINT/, so a killed stage goes on where it was, and a changed configuration starts anew.
-The checkpoint handed to merge is the one with the best validation success; among equals the latest.
+The checkpoint handed to merge is the one with the best validation success; among equals the latest. The next best are
+kept beside it, `rl.keep` in all, so that there is something to go back to.
 
     python -m tasks.rl --check-engine [--model DIR] [--episodes N]
 
@@ -57,7 +58,7 @@ def validation_figures(rollouts: pd.DataFrame) -> Figures:
 
 def run(stage: Stage) -> Figures:
     from tasks.training import rl_run
-    from tasks.training.checkpoints import RunFolder
+    from tasks.training.checkpoints import RunFolder, healthy_checkpoints
     from tasks.training.rollout_figures import Alarms
     from tasks.training.rollouts import RolloutLog
     from tasks.training.steps import numbers, read_steps, write_steps, write_table
@@ -111,9 +112,13 @@ def run(stage: Stage) -> Figures:
     rollouts = log.publish(stage.out / "rollouts")
     validation = rollouts[rollouts["split"] == "validation"].groupby("step")["success"].mean()
     measured = {step: float(validation[step]) for step in folder.saved() if step in validation}
-    selected = max(measured, key=lambda step: (measured[step], step))
+    kept = sorted(measured, key=lambda step: (measured[step], step), reverse=True)[: params.rl.keep]
+    selected = kept[0]
     reason = f"best validation success, {measured[selected]:.3f} on {params.rl.validation_questions} questions"
     rl_run.keep_checkpoint(folder, selected, stage.out / "checkpoint")
+    for step in kept[1:]:
+        rl_run.keep_checkpoint(folder, step, stage.out / "kept" / f"global_step_{step}")
+    healthy = healthy_checkpoints(kept, steps, validation.to_dict())
     write_json(stage.out / "selected.json", {"step": selected, "checkpoint": "checkpoint", "reason": reason})
     write_json(stage.out / "sanity.json", sanity.summary())
     write_steps(stage.out / "steps.jsonl", steps)
@@ -132,6 +137,7 @@ def run(stage: Stage) -> Figures:
         "validation_first": float(validation.iloc[0]),
         "validation_selected": measured[selected],
         "selected_step": selected,
+        "checkpoints": {"saved": len(folder.saved()), "kept": len(kept), "healthy": len(healthy)},
         "validation": validation_figures(rollouts),
         **_episodes(trained),
         **_engine_against_actor(trained, params.rl.mask_observations),

@@ -166,6 +166,7 @@ class Rl(Section):
     mask_observations: bool
     validate_every: Positive
     validation_questions: Positive
+    keep: Positive
     micro_batch_size: Positive
     deadline_seconds: Annotated[float, Field(gt=0, strict=False, allow_inf_nan=False)]
     fallback_reward: Annotated[float, Field(strict=False, allow_inf_nan=False)]

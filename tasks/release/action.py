@@ -69,10 +69,15 @@ def release() -> str:
     model_hash = hashes.get(str(MODEL))
     if model_hash is None:
         raise InputError(f"no hash of {MODEL}", where="dvc.lock", mend="run `dvc repro merge`")
+    failed = {
+        check["name"]: f"{check['name']}: {check['reason']}"
+        for check in gate["checks"]
+        if not check["passed"] and check["severity"] == "error"
+    }
     stages = [name for name in UPSTREAM if tracking.run_id_of(name)]
     entry: dict[str, Any] = {
         "decision": gate["decision"],
-        "reasons": [c["name"] for c in gate["checks"] if not c["passed"] and c["severity"] == "error"],
+        "reasons": list(failed),
         "action": "none",
         "version": None,
         "model_hash": model_hash,
@@ -83,7 +88,7 @@ def release() -> str:
     if gate["decision"] != "released":
         append(entry)
         champion = registry.by_alias(registry.CHAMPION)
-        return f"rejected ({', '.join(entry['reasons'])}); the champion stays: {_name(champion)}"
+        return f"rejected ({'; '.join(failed.values())}); the champion stays: {_name(champion)}"
     champion = registry.by_alias(registry.CHAMPION)
     if champion is not None and champion.tags.get("model.hash") == model_hash:
         if not any(e["version"] == champion.number for e in history()):

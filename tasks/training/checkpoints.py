@@ -6,13 +6,15 @@ parameters and inputs, so a changed configuration never resumes an older run.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tasks.files import write_text_aside
 from tasks.training.rollouts import RolloutLog
-from tasks.training.steps import read_steps, write_steps
+from tasks.training.steps import Step, read_steps, write_steps
 
 TRACKER = "latest_checkpointed_iteration.txt"
 
@@ -78,3 +80,20 @@ class RunFolder:
         # Renamed first: a kill on the way must not leave half a run that the next start would resume.
         os.replace(self.path, self._removed)
         shutil.rmtree(self._removed)
+
+
+def healthy_checkpoints(saved: Iterable[int], steps: Sequence[Step], success: Mapping[int, float]) -> list[int]:
+    """The checkpoints that one could go back to, ascending.
+
+    Healthy is one that scored on the validation questions, no worse than the model that RL started from, after steps
+    whose entropy was always a finite number (a weight that is NaN or infinite makes it NaN).
+
+    Args:
+        saved: steps with a checkpoint.
+        steps: the metrics of all steps; validations alone have no entropy.
+        success: of the validations by their steps, the start's among them.
+    """
+    start = success[min(success)]
+    broken = [step["step"] for step in steps if not math.isfinite(step["data"].get("actor/entropy", 0.0))]
+    until = min(broken, default=math.inf)
+    return sorted(step for step in saved if step < until and success[step] >= start and success[step] > 0)

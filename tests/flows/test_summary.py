@@ -18,7 +18,8 @@ def test_summary_says_all(workspace, capsys, monkeypatch):
     (workspace / "metrics/evaluate.json").write_text(json.dumps(figures))
     (workspace / "data/evaluate").mkdir(parents=True)
     (workspace / "data/evaluate/report.html").touch()
-    check = {"name": "format", "expression": "evaluate.x >= 1", "value": None, "passed": False, "severity": "error"}
+    check = {"name": "format", "expression": "evaluate.x >= 1", "value": 0.9, "passed": False, "severity": "error"}
+    check["reason"] = "0.9 is not >= 1, short by 0.1"
     decision = {"decision": "rejected", "checks": [check, {**check, "name": "good", "passed": True}]}
     results = [Result("ingest", "Ran", 75.0), Result("evaluate", "Cached", 0.1)]
 
@@ -29,7 +30,8 @@ def test_summary_says_all(workspace, capsys, monkeypatch):
     text = capsys.readouterr().out
     assert "1 min 15 s" in text
     assert "0.312 [0.250, 0.375]" in text
-    assert "error: format: evaluate.x >= 1, no value" in text
+    assert "error: format: `evaluate.x >= 1`: 0.9 is not >= 1, short by 0.1" in text
+    assert "- error: format: `evaluate.x >= 1`: 0.9 is not >= 1, short by 0.1" in summary.markdown()
     assert "good" not in text
     assert "data/evaluate/report.html" in text
     assert "| rl | 300 | 0.312 [0.250, 0.375] |" in summary.markdown()

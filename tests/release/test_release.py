@@ -14,7 +14,8 @@ from tasks.release import action, registry
 def decide(root, decision, model_hash, successes, failed=()):
     """What gate, merge and evaluate leave for the release action."""
     (root / "data/gate").mkdir(parents=True, exist_ok=True)
-    checks = [{"name": name, "passed": False, "severity": "error"} for name in failed]
+    reason = "0.5 is not >= 0.6, short by 0.1"
+    checks = [{"name": name, "passed": False, "severity": "error", "reason": reason} for name in failed]
     (root / "data/gate/figures.json").write_text(json.dumps({"decision": decision, "checks": checks}))
     lock = {"stages": {"merge": {"outs": [{"path": "data/merge", "md5": model_hash}]}}}
     (root / "dvc.lock").write_text(yaml.safe_dump(lock))
@@ -37,7 +38,7 @@ def test_life_of_a_champion(workspace, capsys):
 
     # Rejected: nothing moves, one line of history however often it is repeated.
     decide(workspace, "rejected", "h0", [0.0] * 20, failed=["exact-match"])
-    assert "exact-match" in action.release()
+    assert "rejected (exact-match: 0.5 is not >= 0.6, short by 0.1); the champion stays: none" in action.release()
     action.release()
     assert champion() is None
     assert [(e["decision"], e["action"], e["reasons"]) for e in action.history()] == [

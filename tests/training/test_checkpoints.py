@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.agent.trajectory import Trajectory
-from tasks.training.checkpoints import TRACKER, RunFolder
+from tasks.training.checkpoints import TRACKER, RunFolder, healthy_checkpoints
 from tasks.training.rollouts import RolloutLog, append
 from tasks.training.steps import read_steps
 
@@ -162,3 +162,13 @@ def test_after_a_kill_at_any_event_the_folder_is_that_of_its_last_whole_step(
         assert steps_of(run.folder.steps) == list(range(1, done + 1))
         assert run.rollouts() == list(range(1, done + 1))
         assert run.folder.saved() == [step for step in range(1, done + 1) if step % every == 0]
+
+
+def test_a_checkpoint_is_healthy_that_is_no_worse_than_the_start_after_finite_steps() -> None:
+    success = {0: 0.4, 2: 0.4, 4: 0.39, 6: 0.9, 8: 0.9}
+    steps = [{"step": step, "data": {"actor/entropy": 0.1} if step else {"val": 1.0}} for step in range(9)]
+    assert healthy_checkpoints([2, 4, 6, 8], steps, success) == [2, 6, 8]
+    assert healthy_checkpoints([8, 4], steps, success) == [8]
+    steps[7]["data"]["actor/entropy"] = float("nan")
+    assert healthy_checkpoints([2, 4, 6, 8], steps, success) == [2, 6]
+    assert healthy_checkpoints([2], steps, {0: 0.0, 2: 0.0}) == []
