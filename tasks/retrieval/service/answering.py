@@ -62,10 +62,8 @@ class Answering:
                 queries.append(Query(item, job, place))
             else:
                 job.put(place, known)
-        self.metrics.queries.inc(len(asked.queries))
-        self.metrics.cache_hits.inc(len(asked.queries) - len(queries))
-        self.metrics.cache_misses.inc(len(queries))
         if not queries:
+            self._take_on(asked, queries)
             return await job.wait()
         loop = asyncio.get_running_loop()
         try:
@@ -76,6 +74,7 @@ class Answering:
         except FullError:
             self.metrics.rejected.inc()
             raise
+        self._take_on(asked, queries)
         timer = loop.call_at(until, self._expire, job)
         watching = watch(job)
         try:
@@ -85,6 +84,11 @@ class Answering:
             watching.cancel()
             job.abandon()
             self._queue.ended(job)
+
+    def _take_on(self, asked: Asked, missing: list[Query]) -> None:
+        self.metrics.queries.inc(len(asked.queries))
+        self.metrics.cache_hits.inc(len(asked.queries) - len(missing))
+        self.metrics.cache_misses.inc(len(missing))
 
     def _expire(self, job: Job) -> None:
         if not job.over:

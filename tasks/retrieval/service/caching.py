@@ -7,11 +7,12 @@ strings and bytes, which collections do not look into.
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 
 from tasks.retrieval.service.wire import Item
 
-ENTRY = 1024  # bytes that an entry takes beside its content, about
+ENTRY = 1024  # bytes that an entry takes beside its key and its content, about
 
 
 class Cache:
@@ -37,14 +38,17 @@ class Cache:
         key = _key(item)
         former = self._contents.pop(key, None)
         if former is not None:
-            self._left += ENTRY + len(former)
-        self._left -= ENTRY + len(content)
+            self._left += _bytes(key, former)
+        self._left -= _bytes(key, content)
         self._contents[key] = content
         while self._left < 0:
-            _, oldest = self._contents.popitem(last=False)
-            self._left += ENTRY + len(oldest)
+            self._left += _bytes(*self._contents.popitem(last=False))
 
 
 def _key(item: Item) -> str:
     query, topk, scores = item
     return f"{topk} {scores} {query}"
+
+
+def _bytes(key: str, content: bytes) -> int:
+    return ENTRY + sys.getsizeof(key) + len(content)  # a query may be longer than what it finds

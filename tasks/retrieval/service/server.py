@@ -96,6 +96,7 @@ def create_app(answering: Answering, *, retriever: str, topk: int) -> Starlette:
             raise HTTPException(408, "the body did not arrive in time", _CLOSE) from None
         asked = read(body, topk=topk, most=most)
         found = await answering.answer(asked, until, lambda job: _watch(request.receive, job))
+        check_corpus(request.headers)  # where the index was not open yet when the request came
         return Response(b'{"result":[' + found + b"]}", media_type="application/json")
 
     async def retrieve(request: Request) -> Response:

@@ -110,6 +110,9 @@ class Nursery:
             except (OSError, TimeoutError) as error:
                 self.close()
                 raise WorkerLostError(f"no worker was forked: {str(error) or 'no answer'}") from error
+            except asyncio.CancelledError:
+                self.close()  # its answer would be taken for that to the next
+                raise
             return descriptors[0]
 
     async def _start(self) -> None:

@@ -203,6 +203,7 @@ async def test_beyond_the_queue_a_request_is_refused_at_once() -> None:
             await ask(answering, "c")
         assert await waiting == '["a"],["b"]' and await slow
         assert count(answering, "rejected_total") == 1
+        assert count(answering, "queries_total") == count(answering, "cache_misses_total") == 3  # it was not taken on
 
 
 async def test_what_cannot_be_answered_in_time_is_refused_at_once() -> None:
@@ -259,4 +260,25 @@ async def test_it_is_alive_and_not_ready_until_every_worker_is() -> None:
         assert (reply.status_code, reply.json()) == (503, {"detail": "0 of 2 workers are ready"})
         await answering.pool.start()
         assert (await client.get("/ready")).json()["corpus_sha256"] == "hash"
+    await answering.pool.close()
+
+
+async def test_a_request_that_came_before_the_index_was_open_is_held_against_its_corpus() -> None:
+    answering = Answering(Made(), workers=1, queue=1, seconds=30, cache=0)
+    app = create_app(answering, retriever="bm25", topk=3)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+
+        def ask(corpus: str) -> asyncio.Task[httpx.Response]:
+            headers = {"x-corpus-sha256": corpus}
+            return asyncio.create_task(client.post("/retrieve", json={"queries": ["a"]}, headers=headers))
+
+        asking = ask("other")
+        async with asyncio.timeout(10):
+            while count(answering, "queue_queries") == 0:
+                await asyncio.sleep(0.01)
+        await answering.pool.start()
+        working = asyncio.create_task(answering.pool.run())
+        assert (await asking).status_code == 409
+        assert (await ask("hash")).json() == {"result": [["a"]]}
+        working.cancel()
     await answering.pool.close()

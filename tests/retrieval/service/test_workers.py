@@ -1,7 +1,10 @@
 """What a worker's socket may bring: the other end is a thread that says what no worker says."""
 
+import asyncio
+import contextlib
 import os
 import resource
+import signal
 import socket
 import subprocess
 import threading
@@ -101,6 +104,31 @@ async def test_a_nursery_that_cannot_import_forks_nobody() -> None:
     with pytest.raises(WorkerLostError, match="could not be imported"):
         await ProcessWorker(Spec("/nowhere", {}), nursery).open()
     assert nursery._process is None
+
+
+async def test_a_fork_that_is_broken_off_is_not_taken_for_the_next() -> None:
+    nursery = Nursery([], dict(os.environ), 60)
+    first, second, third = (socket.socketpair() for _ in range(3))
+    os.close(await nursery.fork(first[1]))
+    assert nursery._process is not None
+    nursery._process.send_signal(signal.SIGSTOP)
+    broken_off = asyncio.create_task(nursery.fork(second[1]))
+    await asyncio.sleep(0.1)
+    broken_off.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await broken_off
+    if nursery._process is not None:
+        nursery._process.send_signal(signal.SIGCONT)
+    process = await nursery.fork(third[1])
+    third[1].close()
+    signal.pidfd_send_signal(process, signal.SIGKILL)
+    third[0].settimeout(10)
+    assert third[0].recv(1) == b""  # the one at its other end
+    os.close(process)
+    nursery.close()
+    for one, other in (first, second, third):
+        one.close()
+        other.close()
 
 
 async def test_a_worker_for_which_no_file_can_be_opened_is_lost_and_no_more() -> None:
