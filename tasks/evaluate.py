@@ -1,74 +1,70 @@
-"""Stage `evaluate`: base, SFT and RL models on held-out questions, greedily, by the very episode that trains.
+"""Stage `evaluate`: base, SFT and RL models, and a champion, on held-out questions, by the very episode that trains.
 
-The three share architecture and tokenizer, so one vLLM engine plays them in turn with its weights exchanged.
+Greedy, in batches of a pinned make-up, so that a second run gives the same answers. A killed evaluation goes on where
+it was: its finished parts lie in checkpoints/FINGERPRINT/ until the results are in place. docs/evaluation.md has more.
 """
 
 from __future__ import annotations
 
-import pandas as pd
+import shutil
+from functools import partial
+from pathlib import Path
 
-from tasks.agent.setup import open_setup
 from tasks.agent.toolbox.serving import serving
 from tasks.contract import Figures, Stage, main
+from tasks.evaluation import jobs
 from tasks.params import Playing
 from tasks.retrieval.index import manifest
 
 
 def run(stage: Stage) -> Figures:
-    params, index = stage.params, stage.input("index")
-    manifest.require_corpus(index, stage.input("ingest", "corpus.parquet"))
-    with serving(Playing.of(params), index=index, say=stage.say) as playing:
-        return _run(stage, playing)
+    import pyarrow.parquet as pq
 
-
-def _run(stage: Stage, playing: Playing) -> Figures:
-    from tasks.evaluation import climb, metrics, report
-    from tasks.evaluation.vllm_engine import Engine
+    from tasks.evaluation import climb, figures, playing, report
     from tasks.training.steps import read_steps
 
     params, settings = stage.params, stage.params.evaluate
-    test = pd.read_parquet(stage.input("ingest", "test.parquet")).head(settings.questions)
-    rows = test.to_dict("records")
-    models = {
-        "base": stage.input("policy", "model"),
-        "sft": stage.input("sft", "model"),
-        "rl": stage.input("merge", "model"),
-    }
-    frames, engine = [], None
-    for name, folder in models.items():
-        if engine is None:
-            engine = Engine(folder.absolute(), params.episode, max_seqs=settings.max_seqs, seed=params.seed)
-            setup = open_setup(
-                playing,
-                index=stage.input("index"),
-                tokenizer=engine.tokenizer,
-            )
-        else:
-            engine.load_weights(folder.absolute())
-        trajectories = engine.play(rows, setup=setup)
-        frames.append(pd.DataFrame([{"model": name, **trajectory.record()} for trajectory in trajectories]))
-        stage.say(f"{name}: EM {frames[-1]['em'].mean():.3f} on {len(rows)} questions")
-    frame = pd.concat(frames, ignore_index=True)
-    frame.to_parquet(stage.out / "trajectories.parquet", index=False)
-    figures = metrics.summarise(
-        frame,
-        confidence=settings.confidence,
-        resamples=settings.bootstrap,
-        seed=params.seed,
-        cites=setup.protocol.cites,
-    )
+    index, folder = stage.input("index"), Path("checkpoints", stage.fingerprint())
+    manifest.require_corpus(index, stage.input("ingest", "corpus.parquet"))
+    sections, models = Playing.of(params), _models(stage)
+    with serving(sections, index=index, say=stage.say) as ready:
+        table = playing.Table(stage.input("ingest", "test.parquet"), index, ready, params.seed)
+        played = playing.play(models, table, settings, folder=folder, say=stage.say)
+    stage.when_done(partial(shutil.rmtree, folder))
+    frame = played.frame()
+    pq.write_table(played.greedy, stage.out / "trajectories.parquet", compression="zstd")
+    if played.sampled is not None:
+        pq.write_table(played.sampled, stage.out / "samples.parquet", compression="zstd")
+    found = figures.summarise(played, frame, settings, sections, params.seed)
+    found["digests"] = {model.name: model.digest for model in models if model.digest is not None}
+    for line in figures.lines(found):
+        stage.say(line)
     report.write_report(
         stage.out / "report.html",
-        figures=figures,
+        figures=found,
         frame=frame,
         steps=read_steps(stage.input("rl", "steps.jsonl")),
         validation=climb.read(stage.input("rl", "figures.json")),
         examples=settings.report.examples,
         profile=stage.profile,
     )
-    stage.track.log_artifact(stage.out / "report.html")
-    stage.track.log_artifact(stage.out / "trajectories.parquet")
-    return figures
+    for output in sorted(stage.out.iterdir()):
+        stage.track.log_artifact(output)
+    return found
+
+
+def _models(stage: Stage) -> list[jobs.Model]:
+    """Who plays; a later one is compared with those before it."""
+    made = {
+        "base": stage.input("policy", "model"),
+        "sft": stage.input("sft", "model"),
+        "rl": stage.input("merge", "model"),
+    }
+    models = [jobs.Model(name=name, folder=folder.absolute()) for name, folder in made.items()]
+    champion, episode = stage.params.evaluate.champion, stage.params.episode
+    if champion is not None:
+        models.insert(-1, jobs.champion(champion, episode.max_prompt_tokens + episode.max_response_tokens))
+    return models
 
 
 if __name__ == "__main__":

@@ -37,6 +37,8 @@ class Engine:
         # In this process: no second start-up of Python, and the weights can be exchanged.
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
         gpu = has_gpu()
+        import vllm
+
         if not gpu:
             import vllm._custom_ops
 
@@ -48,8 +50,10 @@ class Engine:
 
         self._seed = seed
         # vLLM's dtype "auto" would turn float32 weights into 16 bits.
-        dtype = json.loads((model / "config.json").read_text(encoding="utf-8"))["dtype"]
-        self.settings = {"max_num_seqs": max_seqs, "enforce_eager": True, "dtype": dtype}
+        config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+        # transformers 5 has renamed the key.
+        dtype = config["dtype"] if "dtype" in config else config["torch_dtype"]
+        engine = {"max_num_seqs": max_seqs, "enforce_eager": True, "dtype": dtype}
         self._engine = LLM(
             model=str(model),
             max_model_len=episode.max_prompt_tokens + episode.max_response_tokens,
@@ -62,8 +66,10 @@ class Engine:
             # offset"): vllm 0.27.1, v1/worker/gpu_model_runner.py:3750.
             enable_chunked_prefill=gpu,
             gpu_memory_utilization=0.8 if gpu else 0.4,
-            **self.settings,
+            **engine,
         )
+        # What greedy answers depend on beside the weights.
+        self.settings = {**engine, "vllm": vllm.__version__, "device": _device(gpu)}
         self.tokenizer: Any = self._engine.get_tokenizer()
 
     def load_weights(self, model: Path) -> None:
@@ -77,15 +83,23 @@ class Engine:
         setup: Setup,
         samples: int = 1,
         temperature: float = 0.0,
+        batch: int | None = None,
     ) -> list[Trajectory]:
         """Play `samples` episodes of every row.
 
         A deadline would cut an episode for what others of its batch take, so the setup should have none.
 
+        Args:
+            rows: of the data contract.
+            setup: everything else that episodes share.
+            samples: episodes of a row; each has a seed of its own, by row and number.
+            temperature: 0.0 is greedy.
+            batch: most turns that the engine gets at once; None: all that wait.
+
         Returns:
             trajectories in the order of the rows, `samples` next to each other.
         """
-        batcher = _Batcher(self._engine, len(rows) * samples)
+        batcher = _Batcher(self._engine, len(rows) * samples, batch)
 
         async def one(slot: int, row: dict[str, Any], sample: int) -> Trajectory:
             turn = 0
@@ -109,16 +123,20 @@ class Engine:
 
         trajectories = asyncio.run(play_all())
         for trajectory in trajectories:
-            trajectory.sampling = {"temperature": temperature, "samples": samples, **self.settings}
+            trajectory.sampling = {"temperature": temperature, "samples": samples, "batch": batch, **self.settings}
         return trajectories
 
 
-class _Batcher:
-    """Collects the turns that all living episodes wait for and sends them as one batch, sorted by slot."""
+# Ids so far, how to sample, and who waits.
+_Turn = tuple[list[int], dict[str, Any], asyncio.Future[Generation]]
 
-    def __init__(self, engine: Any, episodes: int) -> None:
-        self._engine, self._living = engine, episodes
-        self._waiting: dict[int, tuple[list[int], dict[str, Any], asyncio.Future[Generation]]] = {}
+
+class _Batcher:
+    """Collects the turns that all living episodes wait for and sends them sorted by slot, at most `most` at once."""
+
+    def __init__(self, engine: Any, episodes: int, most: int | None) -> None:
+        self._engine, self._living, self._most = engine, episodes, most
+        self._waiting: dict[int, _Turn] = {}
 
     async def generate(self, slot: int, prompt_ids: list[int], **sampling: Any) -> Generation:
         future: asyncio.Future[Generation] = asyncio.get_running_loop().create_future()
@@ -134,10 +152,15 @@ class _Batcher:
     def _send_when_complete(self) -> None:
         if not self._waiting or len(self._waiting) < self._living:
             return
-        from vllm import SamplingParams
-
         turns = [self._waiting[slot] for slot in sorted(self._waiting)]
         self._waiting.clear()
+        most = self._most or len(turns)
+        for first in range(0, len(turns), most):
+            self._send(turns[first : first + most])
+
+    def _send(self, turns: Sequence[_Turn]) -> None:
+        from vllm import SamplingParams
+
         outputs = self._engine.generate(
             [{"prompt_token_ids": prompt_ids} for prompt_ids, _, _ in turns],
             [SamplingParams(include_stop_str_in_output=True, logprobs=0, **sampling) for _, sampling, _ in turns],
@@ -148,3 +171,9 @@ class _Batcher:
             ids = list(completion.token_ids)
             logprobs = [step[token].logprob for token, step in zip(ids, completion.logprobs, strict=True)]
             future.set_result(Generation(ids, logprobs))
+
+
+def _device(gpu: bool) -> str:
+    import torch
+
+    return torch.cuda.get_device_name() if gpu else f"cpu, {torch.get_num_threads()} threads"

@@ -44,7 +44,12 @@ def trajectories() -> Callable[..., pd.DataFrame]:
                     format_valid=True,
                     reward=em or 0.1,
                 )  # fmt: skip
-                rows.append({"model": model, **trajectory.record()})
+                of_question = {
+                    "type": ("bridge", None)[n % 2],
+                    "supporting_titles": ["Person"],
+                    "gold_passage_ids": ["p"],
+                }
+                rows.append({"model": model, **trajectory.record(), **of_question})
         return pd.DataFrame(rows)
 
     return make

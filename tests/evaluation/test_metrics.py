@@ -15,6 +15,10 @@ def frame_of(**em: list[float]) -> pd.DataFrame:
             "success": value, "em": value, "f1": value / 2, "format_valid": bool(n), "searches": n, "turns": n + 1,
             "stop_reason": "answer" if n else "turns", "calls": json.dumps([{"failure": None}] * n),
             "invalid_turns": 0, "forced_answer": False, "copied_example": False,
+            "answer": "x" if n != 1 else None, "generated_tokens": 10 * n, "response_ids": [1] * (10 * n + 5),
+            "tool_latencies": [0.1, 0.3] if n == 3 else [], "citation_precision": None, "citation_recall": None,
+            "gold_passage_ids": [["p"], ["p", "r"], [], ["q"]][n % 4],
+            "passage_ids": json.dumps([["p"], ["q"]]), "type": ("bridge", None)[n % 2],
         }
         for model, values in em.items()
         for n, value in enumerate(values)
@@ -26,20 +30,27 @@ def test_figures_by_hand() -> None:
     figures = summarise(frame_of(base=[0, 0, 0, 1], sft=[0, 1, 0, 1], rl=[1, 1, 1, 1]), **SETTINGS)
     models = figures["models"]
     assert {name: model["em"]["mean"] for name, model in models.items()} == {"base": 0.25, "sft": 0.5, "rl": 1.0}
-    assert set(models["rl"]) == {*METRICS, "n"} and models["rl"]["n"] == 4
+    assert set(models["rl"]) == {*METRICS, "hit_rate", "tool_latency", "n"} and models["rl"]["n"] == 4
     # Wilson, 4 of 4: low = 4 / (4 + z^2) = 4 / (4 + 3.8415).
     assert models["rl"]["em"] == pytest.approx({"mean": 1.0, "low": 0.51010, "high": 1.0}, abs=1e-4)
     assert models["rl"]["format_rate"]["mean"] == 0.75
     assert models["rl"]["searches"]["mean"] == 1.5 and models["rl"]["turns"]["mean"] == 2.5
     assert models["base"]["f1"]["mean"] == 0.125
+    assert models["rl"]["answer_rate"]["mean"] == 0.75
+    assert models["rl"]["generated_tokens"]["mean"] == 15 and models["rl"]["response_tokens"]["mean"] == 20
+    # Of three questions with gold passages, one has not seen all of them; one question alone has called tools.
+    assert models["rl"]["hit_rate"]["mean"] == pytest.approx(2 / 3)
+    assert models["rl"]["tool_latency"]["mean"] == pytest.approx(0.2)
 
 
 def test_comparisons_are_paired_and_later_minus_earlier() -> None:
     figures = summarise(frame_of(base=[0, 0, 0, 1], sft=[0, 1, 0, 1], rl=[1, 1, 1, 0]), **SETTINGS)["comparisons"]
     assert list(figures) == ["rl-sft", "rl-base", "sft-base"]
     assert figures["rl-base"]["em"]["mean"] == 0.5
-    assert figures["rl-base"]["em"]["p"] == pytest.approx(2 * (1 + 4) / 16)  # 3 won, 1 lost
-    assert figures["rl-sft"]["em"]["p"] == 1.0  # 2 won, 1 lost
+    # McNemar's mid-p: 2 P(fewer) less the probability of the split itself.
+    assert figures["rl-base"]["em"]["p"] == pytest.approx(2 * (1 + 4) / 16 - 4 / 16)  # 3 won, 1 lost
+    assert figures["rl-sft"]["em"]["p"] == pytest.approx(2 * (1 + 3) / 8 - 3 / 8)  # 2 won, 1 lost
+    assert figures["rl-sft"]["hit_rate"]["mean"] == 0.0 and "tool_latency" not in figures["rl-sft"]
     assert figures["rl-sft"]["searches"] == {"mean": 0.0, "low": 0.0, "high": 0.0, "p": 1.0}
     assert figures["sft-base"]["em"]["low"] <= 0.25 <= figures["sft-base"]["em"]["high"]
 
@@ -53,14 +64,16 @@ def test_pairs_go_by_question_and_not_by_position() -> None:
 def test_slices() -> None:
     slices = summarise(frame_of(rl=[1, 0, 1, 1]), **SETTINGS)["slices"]["rl"]
     assert {name: (piece["em"]["mean"], piece["n"]) for name, piece in slices.items()} == {
-        "hops-1": (1.0, 2), "hops-2": (0.5, 2), "source-a": (0.5, 2), "source-b": (1.0, 2),
+        "hops-1": (1.0, 2), "hops-2": (0.5, 2), "source-a": (0.5, 2), "source-b": (1.0, 2), "type-bridge": (1.0, 2),
     }  # fmt: skip
+    # One of the two has gold passages.
+    assert slices["hops-1"]["hit_rate"]["mean"] == 1.0 and slices["source-b"]["hit_rate"]["mean"] == 1.0
     assert slices["hops-2"]["searches"]["mean"] == 2.0
 
 
 def test_a_graded_success_is_a_mean_and_no_rate() -> None:
-    frame = frame_of(sft=[0, 1, 0, 1], rl=[1, 1, 1, 1])
-    frame["success"] = [0.2, 0.4, 0.9, 0.1, 0.5, 0.5, 0.5, 0.5]
+    frame = frame_of(sft=[0, 1] * 20, rl=[1, 1] * 20)
+    frame["success"] = [0.2, 0.4, 0.9, 0.1] * 10 + [0.5] * 40
     success = summarise(frame, **SETTINGS)["models"]["rl"]["success"]
     assert success == {"mean": 0.5, "low": 0.5, "high": 0.5}
 
@@ -68,6 +81,22 @@ def test_a_graded_success_is_a_mean_and_no_rate() -> None:
 def test_figures_are_plain_json(trajectories) -> None:
     figures = summarise(trajectories({"base": 0.1, "sft": 0.4, "rl": 0.8}), **SETTINGS)
     assert json.loads(json.dumps(figures, allow_nan=False)) == figures
+
+
+def test_a_figure_that_no_question_has_is_left_out() -> None:
+    frame = frame_of(sft=[0, 1], rl=[1, 1])
+    frame["gold_passage_ids"] = [[]] * 4
+    figures = summarise(frame, **SETTINGS)
+    for found in (figures["models"]["rl"], figures["comparisons"]["rl-sft"], figures["slices"]["rl"]["hops-1"]):
+        assert not {"hit_rate", "tool_latency"} & set(found)
+
+
+def test_scores_that_are_all_alike_at_a_bound_have_an_interval_with_a_width() -> None:
+    figures = summarise(frame_of(sft=[0, 0, 0, 0], rl=[0, 0, 0, 0]), **SETTINGS)
+    f1, em = figures["models"]["rl"]["f1"], figures["models"]["rl"]["em"]
+    assert f1 == em and f1["high"] == pytest.approx(3.8415 / (4 + 3.8415), abs=1e-4)
+    gain = figures["comparisons"]["rl-sft"]
+    assert gain["f1"]["low"] == gain["em"]["low"] == pytest.approx(-1.96 * 2**0.5 / 6, abs=1e-3)
 
 
 def test_wrong_frames_are_refused() -> None:
