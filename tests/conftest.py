@@ -1,5 +1,6 @@
 import contextlib
 import functools
+import json
 import os
 import shutil
 import signal
@@ -260,3 +261,51 @@ def defaults() -> params.Params:
     """The default parameters."""
     content = yaml.safe_load((ROOT / "params" / "defaults.yaml").read_text(encoding="utf-8"))
     return params.parse({"profile": "test", **content}, where="test")
+
+
+class RecordedRun:
+    """A short healthy run of profile tiny as tests/diagnosis/record.py has cut it; a test spoils its parts."""
+
+    def __init__(self) -> None:
+        folder = ROOT / "tests" / "diagnosis" / "recorded"
+        self.params = yaml.safe_load((folder / "params.yaml").read_text(encoding="utf-8"))
+        lines = (folder / "steps.jsonl").read_text(encoding="utf-8").splitlines()
+        self.steps = [json.loads(line) for line in lines]
+        names = ("sanity", "index", "selected")
+        self.sanity, self.index, self.selected = (json.loads((folder / f"{name}.json").read_text()) for name in names)
+        self.rollouts, self.rows, self.demos, self.corpus = (
+            pq.read_table(folder / f"{name}.parquet").to_pylist() for name in ("rollouts", "rows", "demos", "corpus")
+        )
+
+    def episodes(self, split: str = "train") -> list[dict[str, Any]]:
+        """The rollouts of a split, to be changed in place."""
+        return [one for one in self.rollouts if one["split"] == split]
+
+    def write(self, workspace: Path, run: str = "data/rl", finished: bool = True) -> Path:
+        """Lay the run out as the stages do; returns the workspace."""
+        data, rl = workspace / "data", workspace / run
+        for name in ("params", "index", "demos", "ingest"):
+            (data / name).mkdir(parents=True, exist_ok=True)
+        (rl / "rollouts").mkdir(parents=True)
+        (data / "params" / "params.yaml").write_text(yaml.safe_dump(self.params), encoding="utf-8")
+        (data / "index" / "figures.json").write_text(json.dumps(self.index), encoding="utf-8")
+        (rl / "steps.jsonl").write_text("".join(json.dumps(step) + "\n" for step in self.steps), encoding="utf-8")
+        if finished:
+            (rl / "sanity.json").write_text(json.dumps(self.sanity), encoding="utf-8")
+            (rl / "selected.json").write_text(json.dumps(self.selected), encoding="utf-8")
+        for path, rows in (
+            (data / "demos" / "rl_train.parquet", self.rows),
+            (data / "demos" / "train.parquet", self.demos),
+            (data / "ingest" / "corpus.parquet", self.corpus),
+        ):
+            pq.write_table(pa.Table.from_pylist(rows), path)
+        for split, step in sorted({(one["split"], one["step"]) for one in self.rollouts}):
+            part = [one for one in self.rollouts if (one["split"], one["step"]) == (split, step)]
+            pq.write_table(pa.Table.from_pylist(part), rl / "rollouts" / f"{split}_{step:05d}.parquet")
+        return workspace
+
+
+@pytest.fixture
+def recorded_run() -> RecordedRun:
+    """A short healthy run, read anew for every test."""
+    return RecordedRun()

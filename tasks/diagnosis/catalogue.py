@@ -30,15 +30,16 @@ CAUSES: dict[str, tuple[Callable[[RunData], Finding], tuple[str, ...]]] = {
     "learning-rate": (learning_rate, ("engine", "mask")),
     "truncation": (truncation, ("learning-rate", "mask")),
     "format": (form, ("truncation", "learning-rate", "mask")),
-    "groups": (groups, (
-        "order", "copied-answers", "tools", "retrieval", "reward", "learning-rate", "truncation", "format",
-    )),
     "hops": (
         hops,
         (
             "order", "copied-answers", "engine", "mask", "tools", "retrieval", "reward", "learning-rate", "truncation",
-            "format", "groups",
+            "format",
         ),
+    ),
+    "groups": (
+        groups,
+        ("order", "copied-answers", "tools", "retrieval", "reward", "learning-rate", "truncation", "format", "hops"),
     ),
 }  # fmt: skip
 

@@ -68,7 +68,7 @@ def _demos(look: Look, data: RunData) -> None:
         return
     look.judge(
         shown > 0,
-        f"{shown:,} segments of the system's are trained on, of {len(segments):,} in {len(data.demos):,} demonstrations",
+        f"of {len(segments):,} segments of {len(data.demos):,} demonstrations, {shown:,} should have no loss and have",
         SFT_MEND,
     )
     if written and written == sum(one["kind"] == GENERATED for one in segments):
