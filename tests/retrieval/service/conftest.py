@@ -70,3 +70,10 @@ def serve(index: Path, start_server: Any) -> Callable[..., contextlib.AbstractCo
             yield Server(child)
 
     return started
+
+
+@pytest.fixture(scope="module")
+def server(serve: Any) -> Iterator[Server]:
+    """One that a file's tests share: two workers, no cache."""
+    with serve("--workers", "2", "--seconds", "20", "--cache", "0") as started:
+        yield started.ready()

@@ -17,6 +17,7 @@ import trustme
 
 from tasks.params import Retrieval
 from tasks.processes import MARK
+from tasks.retrieval import Hit
 from tasks.retrieval.wikipedia import Wikipedia, open_wikipedia
 
 ARTICLES = {
@@ -210,3 +211,19 @@ def _tunnel(client: socket.socket, made: Proxy) -> None:
                     if not data:
                         return
                     (server if one is client else client).sendall(data)
+
+
+@pytest.fixture(scope="session")
+def answer() -> Callable[..., Any]:
+    """One scripted reply; the fake takes whatever has these names."""
+
+    def make(body: Any, status: int = 200, **headers: str) -> Any:
+        return SimpleNamespace(body=body, status=status, headers={k.replace("_", "-"): v for k, v in headers.items()})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def titles() -> Callable[[list[list[Hit]]], list[list[str]]]:
+    """The titles of what was found."""
+    return lambda found: [[hit.passage.title for hit in hits] for hits in found]
