@@ -39,13 +39,14 @@ def run(stage: Stage) -> Figures:
     found["digests"] = {model.name: model.digest for model in models if model.digest is not None}
     for line in figures.lines(found):
         stage.say(line)
-    report.write_report(
-        stage.out / "report.html",
+    found |= report.publish(
+        stage.out,
         figures=found,
         frame=frame,
         steps=read_steps(stage.input("rl", "steps.jsonl")),
         validation=climb.read(stage.input("rl", "figures.json")),
-        examples=settings.report.examples,
+        settings=settings.report,
+        seed=params.seed,
         profile=stage.profile,
     )
     for output in sorted(stage.out.iterdir()):

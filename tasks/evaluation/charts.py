@@ -48,7 +48,7 @@ _CSS = {
     PAGE.line: "var(--line)",
     **{colour: f"var(--series-{n})" for n, colour in enumerate(PAGE.series)},
 }
-# For pictures: lines and grid in the light colours of report.html.j2, text a shade darker than the page's --muted,
+# For pictures: lines and grid in the light colours of page.css, text a shade darker than the page's --muted,
 # since a picture is mostly seen smaller than it was drawn.
 LIGHT = Palette("#3f474f", "#e2e0da", ("#1c6b57", "#c9772b", "#3d6fb0", "#9c4f8d", "#7d8a2e", "#b3412e"))
 

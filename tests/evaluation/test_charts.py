@@ -25,7 +25,7 @@ def test_each_name_has_its_lines_colour_and_height() -> None:
 
 
 def test_pictures_have_the_light_colours_of_the_page() -> None:
-    page = (Path(charts.__file__).parent / "report/report.html.j2").read_text()
+    page = (Path(charts.__file__).parent / "report/page.css").read_text()
     light = page[: page.index("prefers-color-scheme: dark")]
     assert tuple(re.findall(r"--series-\d: (#\w+)", light)) == charts.LIGHT.series
     assert re.findall(r"--line: (#\w+)", light) == [charts.LIGHT.line]

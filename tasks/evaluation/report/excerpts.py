@@ -17,9 +17,10 @@ _MARK = re.compile(r"(<\|\w+\|>(?:(?:system|user|assistant|tool)(?:\n|\Z))?)")
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of text and its part: plain, mark (of the chat), thought, query, fact, answer, earlier or gold.
+    """A piece of text and its part: plain, mark, thought, query, fact, answer, earlier, gold, support or cut.
 
-    `earlier` is an answer that another one has replaced.
+    `mark` is the chat template's, `earlier` an answer that another one has replaced, `gold` a golden answer in what
+    tools brought, `support` the heading of a passage with a supporting title, `cut` a note of what is left out.
     """
 
     part: str
@@ -50,26 +51,71 @@ def plain_pieces(text: str) -> list[Piece]:
     return [Piece("mark" if n % 2 else "plain", part) for n, part in enumerate(_MARK.split(text)) if part]
 
 
-def observed_pieces(text: str, golden: Sequence[str]) -> list[Piece]:
-    """An observation with the golden answers in it marked, as whole words in any case."""
-    answers = sorted((re.escape(answer) for answer in golden if answer.strip()), key=len, reverse=True)
-    if not answers:
-        return plain_pieces(text)
-    parts = re.split(rf"(?<!\w)({'|'.join(answers)})(?!\w)", text, flags=re.IGNORECASE)
-    return [piece for i, part in enumerate(parts) for piece in ([Piece("gold", part)] if i % 2 else plain_pieces(part))]
+def observed_pieces(text: str, golden: Sequence[str], titles: Sequence[str] = ()) -> list[Piece]:
+    """An observation with its golden answers marked, as whole words in any case, and the headings of `titles`."""
+    headings = [rf"(?:Doc \d+|\[\d+\]) \(Title: {re.escape(title)}\)" for title in titles if title.strip()]
+    return [
+        piece
+        for is_heading, part in _split(headings, text)
+        for piece in ([Piece("support", part)] if is_heading else _marked(part, golden))
+    ]
+
+
+def _marked(text: str, golden: Sequence[str]) -> list[Piece]:
+    answers = [rf"(?<!\w){re.escape(answer)}(?!\w)" for answer in golden if answer.strip()]
+    return [
+        piece
+        for is_answer, part in _split(answers, text)
+        for piece in ([Piece("gold", part)] if is_answer else plain_pieces(part))
+    ]
+
+
+def _split(patterns: Sequence[str], text: str) -> list[tuple[bool, str]]:
+    """The text cut at what matches a pattern, the longest first, in any case: whether it matched, and the part."""
+    if not patterns:
+        return [(False, text)]
+    longest = "|".join(sorted(patterns, key=len, reverse=True))
+    return [(n % 2 == 1, part) for n, part in enumerate(re.split(f"({longest})", text, flags=re.IGNORECASE)) if part]
+
+
+def shorten(pieces: Sequence[Piece], limit: int) -> list[Piece]:
+    """Pieces of at most `limit` characters: the middle of longer ones is left out, which a piece `cut` says.
+
+    Args:
+        pieces: of one segment.
+        limit: characters that are kept, the note not counted; two thirds of them from the start.
+    """
+    total = sum(len(piece.text) for piece in pieces)
+    if total <= limit:
+        return list(pieces)
+    head = 2 * limit // 3
+    note = Piece("cut", f" [{total - limit:,} characters left out] ")
+    return [*_window(pieces, 0, head), note, *_window(pieces, total - (limit - head), total)]
+
+
+def _window(pieces: Sequence[Piece], start: int, end: int) -> list[Piece]:
+    """What lies between two positions of the pieces' joined text."""
+    found, at = [], 0
+    for piece in pieces:
+        part = piece.text[max(0, start - at) : max(0, end - at)]
+        if part:
+            found.append(Piece(piece.part, part))
+        at += len(piece.text)
+    return found
 
 
 def segments(row: Any) -> list[dict[str, Any]]:
     """The segments of a recorded trajectory with their pieces: kind, tokens, pieces.
 
-    Golden answers are marked in what tools brought, not in the system's own words or a user's.
+    Golden answers and supporting titles are marked in what tools brought, not in the system's own words or a user's.
     """
     tools, golden = {call["tool"] for call in json.loads(row["calls"])}, list(row["golden_answers"])
+    titles = list(row["supporting_titles"])
 
     def pieces(kind: str, text: str) -> list[Piece]:
         if kind == "generated":
             return generated_pieces(text, tools)
-        return observed_pieces(text.strip(), golden if kind == "observation" else [])
+        return observed_pieces(text.strip(), golden, titles) if kind == "observation" else plain_pieces(text.strip())
 
     found = [
         {"kind": one["kind"], "tokens": one["tokens"], "pieces": pieces(one["kind"], one["text"])}
@@ -85,11 +131,29 @@ def segments(row: Any) -> list[dict[str, Any]]:
 
 
 def calls(row: Any) -> list[dict[str, Any]]:
-    """The calls of a recorded trajectory in short: tool, what was asked for, failure or None."""
-    return [
-        {"tool": call["tool"], "asked": _asked(call["arguments"]), "failure": call["failure"]}
-        for call in json.loads(row["calls"])
-    ]
+    """The calls of a recorded trajectory in short: tool, what was asked for, failure or None, passages.
+
+    The passages are the ids of those that the call brought, best first; None for one that is no search.
+    """
+    searches = list(zip(row["queries"], json.loads(row["passage_ids"]), strict=True))
+    found = []
+    for call in json.loads(row["calls"]):
+        passages = None
+        # Queries are those calls that searched, in the same order.
+        if searches and call["failure"] is None and searches[0][0] in _meant(call["arguments"]):
+            passages = searches.pop(0)[1]
+        asked = _asked(call["arguments"])
+        found.append({"tool": call["tool"], "asked": asked, "failure": call["failure"], "passages": passages})
+    return found
+
+
+def _meant(arguments: str) -> list[str]:
+    """What a call's query may be: all of its arguments as they are, or the one of that name."""
+    try:
+        values = json.loads(arguments)
+    except ValueError:
+        return [arguments]
+    return [arguments, values["query"]] if isinstance(values, dict) and "query" in values else [arguments]
 
 
 def _asked(arguments: str) -> str:

@@ -1,6 +1,7 @@
 """The report of an evaluation: one HTML file that needs nothing but a browser.
 
-Style, charts and text are inside it; nothing is fetched. All text of models and corpora is escaped.
+Style, charts, trajectories and the viewer's script are inside it; nothing is fetched, and the page's own policy forbids
+any script but that one. All text of models and corpora is escaped, or becomes text nodes.
 """
 
 from __future__ import annotations
@@ -11,28 +12,34 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from tasks.evaluation import charts, climb
 from tasks.evaluation.endings import COUNTED
-from tasks.evaluation.report import excerpts
+from tasks.evaluation.report import excerpts, trajectories
+from tasks.evaluation.report.rendering import render
+from tasks.params.judging import Report
 
-TEMPLATE = "report.html.j2"
-# Figure, heading, whether it is a share (shown in per cent).
-_COLUMNS = (
+# Figure, heading, whether it is a share (shown in per cent); a figure that no model has is left out.
+_QUALITY = (
+    ("success", "Success", True),
     ("em", "Exact match", True),
     ("f1", "F1", True),
+    ("answer_rate", "Answered", True),
     ("format_rate", "In form", True),
-    ("searches", "Searches", False),
-    ("turns", "Turns", False),
-)
-_CITATIONS = (
+    ("hit_rate", "Gold found", True),
     ("citation_precision", "Citation precision", True),
     ("citation_recall", "Citation recall", True),
 )
-_SUCCESS = ("success", "Success", True)
-_NAMES = {"base": "Base", "sft": "SFT", "rl": "RL"}
+_EFFORT = (
+    ("searches", "Searches", False),
+    ("turns", "Turns", False),
+    ("generated_tokens", "Tokens written", False),
+    ("response_tokens", "Tokens in all", False),
+    ("tool_latency", "Seconds a call", False),
+)
+_NAMES = {"base": "Base", "sft": "SFT", "rl": "RL", "champion": "Champion"}
+_SLICES = {"hops-": "hops: ", "source-": "source: ", "type-": "type: "}
 
 
 def write_report(
@@ -42,40 +49,50 @@ def write_report(
     frame: pd.DataFrame,
     steps: Sequence[Mapping[str, Any]],
     validation: climb.Validation,
-    examples: int,
+    settings: Report,
+    seed: int,
     profile: str,
 ) -> None:
     """Write the report.
 
     Args:
         path: the HTML file.
-        figures: what `metrics.summarise` returned.
-        frame: the trajectories it was given.
+        figures: the evaluation's; all but those of `metrics.summarise` may be absent.
+        frame: the trajectories they were made of.
         steps: RL's steps, `{"step": n, "data": {metric: value}}`; any metric may be absent.
         validation: RL's validations, as `climb.read` returns them.
-        examples: how many questions are shown with their trajectories.
+        settings: how much is shown.
+        seed: of the choice of trajectories.
         profile: name of the profile.
     """
     models = list(figures["models"])
+    names = {name: name_of(name) for name in models}
     # Where success is exact match, one column says both.
     same = all(model["success"] == model["em"] for model in figures["models"].values())
-    first = figures["models"][models[0]]
-    columns = [*(() if same else (_SUCCESS,)), *_COLUMNS, *(column for column in _CITATIONS if column[0] in first)]
-    page = _environment().get_template(TEMPLATE)
-    html = page.render(
+    had = {metric for model in figures["models"].values() for metric in model} - ({"success"} if same else set())
+    shown = trajectories.choose(frame, settings.trajectories, seed)
+    html = render(
+        "report.html.j2",
+        scripts=("drawing.js", "viewer.js"),
+        packed=trajectories.pack(shown, names),
+        shown=len(shown),
+        of=len(frame),
         profile=profile,
-        questions=first["n"],
-        models=[{"id": name, "name": name_of(name), **figures["models"][name]} for name in models],
-        columns=columns,
+        questions=figures["models"][models[0]]["n"],
+        models=[{"id": name, "name": names[name], **figures["models"][name]} for name in models],
+        quality=[column for column in _QUALITY if column[0] in had],
+        effort=[column for column in _EFFORT if column[0] in had],
         main="em" if same else "success",
         comparisons=[_comparison(pair, values) for pair, values in figures["comparisons"].items()],
         slices=_slices(figures["slices"], models),
         endings=_endings(figures["endings"], models),
+        figures=figures,
+        name_of=name_of,
         climb=Markup(climb.svg(validation)),  # noqa: S704  matplotlib escapes
         validated={kind: at["n"] for kinds in validation.values() for kind, at in kinds.items()},
         curves=[(title, Markup(svg)) for title, svg in charts.curves(steps)],  # noqa: S704  matplotlib escapes
         last_step=steps[-1]["step"] if steps else 0,
-        **_examples(frame, models, examples),
+        **_examples(frame, models, settings.examples),
     )
     path.write_text(html, encoding="utf-8")
 
@@ -85,33 +102,6 @@ def name_of(model: str) -> str:
     return _NAMES.get(model, model)
 
 
-def share(value: float) -> str:
-    """A share in per cent with one decimal."""
-    return f"{100 * value:.1f}"
-
-
-def signed(value: float, percent: bool) -> str:
-    """A difference with its sign, in percentage points or as it is."""
-    return f"{100 * value:+.1f}" if percent else f"{value:+.2f}"
-
-
-def p_value(p: float) -> str:
-    """A p value, not below what anybody reads."""
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-
-
-def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"share": share, "signed": signed, "p_value": p_value}
-    return environment
-
-
 def _comparison(pair: str, values: Mapping[str, Any]) -> dict[str, Any]:
     later, earlier = pair.split("-", 1)
     return {"later": name_of(later), "earlier": name_of(earlier), "values": values}
@@ -119,12 +109,14 @@ def _comparison(pair: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _slices(slices: Mapping[str, Any], models: Sequence[str]) -> list[dict[str, Any]]:
     return [
-        {
-            "name": label.replace("hops-", "hops: ").replace("source-", "source: "),
-            "models": [slices[model][label] for model in models],
-        }
+        {"name": _slice_name(label), "models": [slices[model][label] for model in models]}
         for label in slices[models[0]]
     ]
+
+
+def _slice_name(label: str) -> str:
+    prefix = next(prefix for prefix in _SLICES if label.startswith(prefix))
+    return f"{_SLICES[prefix]}{label.removeprefix(prefix)}"
 
 
 def _endings(counted: Mapping[str, Any], models: Sequence[str]) -> list[dict[str, Any]]:

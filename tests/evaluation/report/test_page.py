@@ -10,7 +10,9 @@ from tasks.agent import protocols
 from tasks.evaluation import climb, metrics
 from tasks.evaluation.charts import PANELS, curves, series
 from tasks.evaluation.report import excerpts
-from tasks.evaluation.report.page import p_value, share, signed, write_report
+from tasks.evaluation.report.page import write_report
+from tasks.evaluation.report.rendering import number, p_value, share, signed
+from tasks.params.judging import Report
 
 STEPS = [
     {"step": 0, "data": {"val-core/nq/reward/mean@1": 0.2}},
@@ -49,8 +51,23 @@ class Page(HTMLParser):
             assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] != "style":
+        if self.open and self.open[-1] not in {"style", "script"}:
             self.text += data
+
+
+def written(path: Path, frame: pd.DataFrame, figures: dict, *, steps: list = STEPS, examples: int = 1) -> str:
+    settings = Report(examples=examples, trajectories=500, audit=0)
+    write_report(
+        path,
+        figures=figures,
+        frame=frame,
+        steps=steps,
+        validation=VALIDATION,
+        settings=settings,
+        seed=0,
+        profile="tiny",
+    )
+    return path.read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -59,10 +76,7 @@ def page(tmp_path: Path, trajectories):
         frame = trajectories(rates, **more)
         figures = metrics.summarise(frame, confidence=0.95, resamples=200, seed=0)
         path = tmp_path / "report.html"
-        write_report(
-            path, figures=figures, frame=frame, steps=steps, validation=VALIDATION, examples=examples, profile="tiny"
-        )
-        html = path.read_text(encoding="utf-8")
+        html = written(path, frame, figures, steps=steps, examples=examples)
         return Page(html), html
 
     return make
@@ -70,7 +84,7 @@ def page(tmp_path: Path, trajectories):
 
 def test_it_stands_alone(page) -> None:
     parsed, html = page({"base": 0.1, "sft": 0.4, "rl": 0.8})
-    assert {"script", "link", "img", "iframe"}.isdisjoint(parsed.tags)
+    assert {"link", "img", "iframe"}.isdisjoint(parsed.tags) and parsed.tags.count("script") == 2
     assert all(address.startswith("#") for address in parsed.addresses)
     assert "@import" not in html and "url(http" not in html
     assert parsed.tags.count("svg") == 1 + len(PANELS) and parsed.tags.count("article") == 4
@@ -94,7 +108,7 @@ def test_an_interval_round_zero_is_called_no_difference(page) -> None:
 
 def test_foreign_text_is_escaped(page) -> None:
     parsed, html = page({"sft": 0.4, "rl": 0.8}, passage="<script>alert('x')</script> <b>& the town")
-    assert "script" not in parsed.tags
+    assert parsed.tags.count("script") == 2  # the page's own: data and viewer
     assert "&lt;script&gt;" in html and "<script>alert('x')</script> <b>& " in parsed.text
 
 
@@ -105,8 +119,7 @@ def test_absent_metrics_one_model_and_a_graded_success_are_coped_with(page, tmp_
     frame["success"] = 0.25
     figures = metrics.summarise(frame, confidence=0.95, resamples=200, seed=0)
     path = tmp_path / "r.html"
-    write_report(path, figures=figures, frame=frame, steps=STEPS[:1], validation=VALIDATION, examples=1, profile="x")
-    html = path.read_text(encoding="utf-8")
+    html = written(path, frame, figures, steps=STEPS[:1])
     assert "RL succeeds on 25.0 %" in html and html.count("<svg") == 1
 
 
@@ -132,8 +145,8 @@ def test_an_episode_without_search_and_answer_says_so(tmp_path: Path, trajectori
     frame.loc[silent, "answer"] = None
     figures = metrics.summarise(frame, confidence=0.95, resamples=200, seed=0)
     path = tmp_path / "r.html"
-    write_report(path, figures=figures, frame=frame, steps=STEPS, validation=VALIDATION, examples=1, profile="x")
-    text = " ".join(Page(path.read_text(encoding="utf-8")).text.split())
+    html = written(path, frame, figures)
+    text = " ".join(Page(html).text.split())
     assert "no call→no answer" in text and "nan" not in text.lower()
 
 
@@ -187,8 +200,8 @@ def test_a_trajectory_with_everything_in_it_is_shown(tmp_path: Path, trajectorie
     frame = everything(trajectories)
     figures = metrics.summarise(frame, confidence=0.95, resamples=200, seed=0, cites=True)
     path = tmp_path / "r.html"
-    write_report(path, figures=figures, frame=frame, steps=STEPS, validation=VALIDATION, examples=1, profile="x")
-    parsed = Page(path.read_text(encoding="utf-8"))
+    html = written(path, frame, figures)
+    parsed = Page(html)
     words = " ".join(parsed.text.split())
     assert "Person1 timeout→sum: 1 + 1→sum: 2 + 2→Town" in words
     assert "1 fact · cites p, a passage never shown · precision 50.0 %" in words
@@ -276,4 +289,6 @@ def test_half_of_the_examples_show_what_was_learnt() -> None:
 
 def test_numbers_as_they_are_read() -> None:
     assert (share(0.12345), signed(-0.05, True), signed(0.5, False)) == ("12.3", "-5.0", "+0.50")
+    assert (signed(-0.5, False), signed(1234.5, False), signed(0.0, False)) == ("-0.50", "+1,234", "+0.00")
+    assert [number(value) for value in (0.126, 99.996, 123.45, 1234.5)] == ["0.13", "100.00", "123.5", "1,234"]
     assert (p_value(0.0004), p_value(0.04)) == ("p < 0.001", "p = 0.040")
