@@ -1,8 +1,20 @@
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
+
+from tasks.agent import environments
+from tasks.agent.budget import Budget
+from tasks.agent.chat import Chat
+from tasks.agent.episode import Generation, Setup, run_episode
+from tasks.agent.protocols import Call, SearchR1
+from tasks.agent.toolbox import Passage, Result
+from tasks.agent.trajectory import Trajectory
+
+BUDGET = Budget(max_turns=4, max_response_tokens=400, max_turn_tokens=40, max_observation_tokens=60)
 
 # The bytes 0x06 and 0xF1 as byte-level BPE writes them: SmolLM2 lacks these and others.
 LACKING = ("\u0106", "\u00f1")
@@ -77,3 +89,79 @@ def smollm2() -> Any:
     from tasks.training.policies import smollm2_tokenizer
 
     return smollm2_tokenizer()
+
+
+class Library:
+    """A search that always finds the same passages, unless it fails; it knows which trajectories it still serves."""
+
+    names = ("search",)
+    schemas: list[dict[str, Any]] = []
+
+    def __init__(self, *passages: Passage, **result: Any) -> None:
+        self.result = Result("" if passages else "No results.", passages, **result)
+        self.served: set[str] = set()
+
+    async def call(self, trajectory_id: str, calls: Sequence[Call]) -> list[Result]:
+        self.served.add(trajectory_id)
+        return [self.result for _ in calls]
+
+    async def release(self, trajectory_id: str) -> None:
+        self.served.discard(trajectory_id)
+
+
+class Script:
+    """An engine that says what it is told, cut at `max_tokens`; it remembers what it was asked."""
+
+    def __init__(self, tokenizer: Any, *turns: str | list[int], stop: list[str] | None = None) -> None:
+        self._stop = SearchR1().stop if stop is None else stop
+        self._turns = [t if isinstance(t, list) else tokenizer.encode(t, add_special_tokens=False) for t in turns]
+        self.prompts: list[list[int]] = []
+        self.limits: list[int] = []
+
+    async def __call__(self, prompt: list[int], *, max_tokens: int, stop: list[str]) -> Generation:
+        assert stop == self._stop
+        ids = self._turns[len(self.prompts) % len(self._turns)][:max_tokens]
+        self.prompts.append(prompt)
+        self.limits.append(max_tokens)
+        return Generation(ids, [-0.5 - n for n in range(len(ids))])
+
+
+@pytest.fixture(scope="session")
+def library() -> type[Library]:
+    """The class of searches that always find the same."""
+    return Library
+
+
+@pytest.fixture(scope="session")
+def two_passages() -> Library:
+    """A search that finds the passages of a question with two hops."""
+    return Library(Passage("p1", "Kashi", "Kashi was born in Rove."), Passage("p2", "Rove", "Rove is a city."))
+
+
+@pytest.fixture(scope="session")
+def script(tokenizer: Any) -> Callable[..., Script]:
+    """Makes an engine that says what it is told."""
+    return lambda *turns, **stop: Script(tokenizer, *turns, **stop)
+
+
+@pytest.fixture(scope="session")
+def play(
+    tokenizer: Any, defaults: Any, question_row: Callable[..., dict[str, Any]], two_passages: Library
+) -> Callable[..., Trajectory]:
+    """Plays an episode of search-r1; no trajectory is served any more when it has ended."""
+    row = question_row("Where was Kashi born?", ["Rove"], ["Kashi"], ["p1"])
+    environment = environments.create(defaults.environment)
+
+    def run(script: Any, budget: Budget = BUDGET, tools: Any = two_passages, **setting: Any) -> Trajectory:
+        setup = Setup(SearchR1(), environment, tools, Chat(tokenizer), budget, **setting)
+        trajectory = asyncio.run(run_episode(row, generate=script, setup=setup))
+        assert not tools.served
+        return trajectory
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def kinds() -> Callable[[Trajectory], list[str]]:
+    """The kinds of a trajectory's segments."""
+    return lambda trajectory: [segment.kind for segment in trajectory.segments]
