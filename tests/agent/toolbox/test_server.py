@@ -1,11 +1,8 @@
-"""The tool server as a child process: tools that misbehave, workers that die, and how it starts and ends."""
+"""The tool server as a child process: tools that misbehave, and workers that die."""
 
 import asyncio
-import os
 import re
 import signal
-import socket
-import subprocess
 import sys
 import time
 import zlib
@@ -29,8 +26,6 @@ from tasks.params import Playing
 
 LIMITS = Limits(seconds=1.0, characters=2000, parallel=3)
 KINDS = ["process", pytest.param("thread", marks=pytest.mark.slow), pytest.param("ray", marks=pytest.mark.slow)]
-# Each of these starts a server of its own: a second or two of a core.
-ENDINGS = [(signal.SIGTERM, 0), (signal.SIGKILL, -9), pytest.param(signal.SIGINT, 0, marks=pytest.mark.slow)]
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -45,28 +40,14 @@ def client(server: Any) -> ToolClient:
     return ToolClient(server.address, ["misbehave"], LIMITS)
 
 
-def ask(client: ToolClient, *texts: str, trajectory: str = "one") -> list[Result]:
-    return asyncio.run(client.call(trajectory, [Call("misbehave", text) for text in texts]))
-
-
 def metric(server: Any, name: str) -> float:
     text = httpx.get(f"{server.address}/metrics").text
     (value,) = re.findall(rf"^forager_tool_{re.escape(name)} (\S+)$", text, re.MULTILINE)
     return float(value)
 
 
-def eventually(client: ToolClient, trajectory: str = "one") -> Result:
-    """A call that goes well, as soon as a lost worker's successor is there."""
-    deadline = time.monotonic() + 60
-    while True:
-        (result,) = ask(client, "fine", trajectory=trajectory)
-        if result.failure is None:
-            return result
-        assert time.monotonic() < deadline
-
-
 @pytest.mark.parametrize(("text", "failure"), [("hang", "timeout"), ("raise", "raised"), ("number", "result")])
-def test_a_broken_call_is_a_failure(server: Any, client: ToolClient, text: str, failure: str) -> None:
+def test_a_broken_call_is_a_failure(server: Any, client: ToolClient, text: str, failure: str, ask: Any) -> None:
     before = metric(server, f'failures_total{{kind="{failure}"}}')
     (result,) = ask(client, text)  # one that hangs would do so for an hour
     assert (result.failure, result.text, result.passages) == (failure, "", ())
@@ -74,13 +55,13 @@ def test_a_broken_call_is_a_failure(server: Any, client: ToolClient, text: str, 
     assert ask(client, "fine")[0].text.startswith("fine")
 
 
-def test_a_flood_is_cut_by_the_server_and_once_more_by_the_client(server: Any, client: ToolClient) -> None:
+def test_a_flood_is_cut_by_the_server_and_once_more_by_the_client(server: Any, client: ToolClient, ask: Any) -> None:
     assert ask(client, "flood")[0].text == "x" * 2000
     wide = ToolClient(server.address, ["misbehave"], Limits(seconds=1.0, characters=10**9))
     assert ask(wide, "flood")[0].text == "x" * 65_536
 
 
-def test_another_trajectorys_state_is_out_of_reach(client: ToolClient) -> None:
+def test_another_trajectorys_state_is_out_of_reach(client: ToolClient, ask: Any) -> None:
     # "a" and "c" have the same worker, or they could not even try.
     assert {zlib.crc32(name.encode()) % 2 for name in ("a", "c")} == {1}
     assert ask(client, "keep", trajectory="a")[0].text == "fine 1"
@@ -88,7 +69,9 @@ def test_another_trajectorys_state_is_out_of_reach(client: ToolClient) -> None:
     assert (result.failure, result.text) == ("state", "")
 
 
-def test_what_cannot_be_had_and_parameters_that_are_wrong_come_through(server: Any, client: ToolClient) -> None:
+def test_what_cannot_be_had_and_parameters_that_are_wrong_come_through(
+    server: Any, client: ToolClient, ask: Any
+) -> None:
     before = {kind: metric(server, f'failures_total{{kind="{kind}"}}') for kind in ("unavailable", "spent")}
     results = ask(client, "unavailable", "spent", trajectory="without")
     assert [(one.failure, one.text) for one in results] == [("unavailable", ""), ("spent", "")]
@@ -99,7 +82,7 @@ def test_what_cannot_be_had_and_parameters_that_are_wrong_come_through(server: A
     assert ask(client, "fine", trajectory="after it")[0].text == "fine 1"
 
 
-def test_the_state_of_a_trajectory_lasts_until_its_end(server: Any, client: ToolClient) -> None:
+def test_the_state_of_a_trajectory_lasts_until_its_end(server: Any, client: ToolClient, ask: Any) -> None:
     before = metric(server, "trajectories")
     assert [ask(client, "fine", trajectory="t")[0].text for _ in range(2)] == ["fine 1", "fine 2"]
     assert ask(client, "fine", trajectory="u")[0].text == "fine 1"
@@ -110,7 +93,7 @@ def test_the_state_of_a_trajectory_lasts_until_its_end(server: Any, client: Tool
     assert ask(client, "fine", trajectory="t")[0].text == "fine 1"
 
 
-def test_calls_of_a_turn_run_side_by_side_and_no_more_than_allowed(client: ToolClient) -> None:
+def test_calls_of_a_turn_run_side_by_side_and_no_more_than_allowed(client: ToolClient, ask: Any) -> None:
     results = ask(client, "hang", "raise", "fine", "surplus")
     assert [one.failure for one in results] == ["timeout", "raised", None, "surplus"]
 
@@ -124,7 +107,7 @@ def test_trajectories_run_side_by_side_in_a_worker(client: ToolClient) -> None:
     assert max(sum(start <= moment < end for start, end in spans) for moment, _ in spans) > 2
 
 
-def test_requests_of_a_trajectory_go_to_one_worker(server: Any, client: ToolClient) -> None:
+def test_requests_of_a_trajectory_go_to_one_worker(server: Any, client: ToolClient, ask: Any) -> None:
     pids: dict[int, set[str]] = {0: set(), 1: set()}
     for name in map(str, range(10)):
         for _ in range(2):
@@ -134,7 +117,7 @@ def test_requests_of_a_trajectory_go_to_one_worker(server: Any, client: ToolClie
 
 
 def test_a_process_that_ends_or_holds_the_gil_is_lost_and_the_next_call_finds_another(
-    server: Any, client: ToolClient
+    server: Any, client: ToolClient, ask: Any, eventually: Any
 ) -> None:
     if server.kind == "thread":
         pytest.skip("a thread has no process of its own")
@@ -151,7 +134,7 @@ def test_a_process_that_ends_or_holds_the_gil_is_lost_and_the_next_call_finds_an
 
 @pytest.mark.parametrize("worker", [KINDS[0], KINDS[2]])
 def test_a_worker_that_is_killed_fails_the_calls_that_wait_for_it_at_once(
-    serve: Any, worker: str, tmp_path: Path
+    serve: Any, worker: str, tmp_path: Path, ask: Any
 ) -> None:
     with serve("--worker", worker, "--workers", "1", "--seconds", "600") as server:
         client = ToolClient(server.ready().address, ["misbehave"], Limits(seconds=600.0))
@@ -172,7 +155,7 @@ def test_a_worker_that_is_killed_fails_the_calls_that_wait_for_it_at_once(
 
 @pytest.mark.slow
 def test_a_thread_that_holds_the_gil_holds_the_server_and_yet_no_episode(
-    serve: Any, monkeypatch: pytest.MonkeyPatch
+    serve: Any, monkeypatch: pytest.MonkeyPatch, ask: Any, eventually: Any
 ) -> None:
     monkeypatch.setattr(toolbox_client, "MARGIN", 0.5)  # seconds
     with serve("--worker", "thread") as server:
@@ -187,7 +170,7 @@ def test_a_thread_that_holds_the_gil_holds_the_server_and_yet_no_episode(
 
 @pytest.mark.slow
 def test_ray_starts_its_workers_out_of_a_folder_with_a_space(
-    serve: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    serve: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eventually: Any
 ) -> None:
     # Only workers with a runtime environment go through the shell command into which Ray pastes the interpreter.
     (tmp_path / "a b").mkdir()
@@ -198,7 +181,7 @@ def test_ray_starts_its_workers_out_of_a_folder_with_a_space(
         assert eventually(client).text == "fine 1"
 
 
-def test_an_answer_in_anothers_name_is_a_failure(serve: Any) -> None:
+def test_an_answer_in_anothers_name_is_a_failure(serve: Any, ask: Any) -> None:
     with serve("--worker", "process", "--workers", "1") as server:
         client = ToolClient(server.ready().address, ["misbehave"], LIMITS)
         (result,) = ask(client, "forge two", trajectory="one")
@@ -210,7 +193,7 @@ TURNS = ["raise", "tags", "hang", "flood", "exit"]
 
 
 def test_an_episode_goes_on_whatever_its_tools_do(
-    server: Any, client: ToolClient, tokenizer: Any, question_row: Any, defaults: params.Params
+    server: Any, client: ToolClient, tokenizer: Any, question_row: Any, defaults: params.Params, eventually: Any
 ) -> None:
     turns = [text for text in TURNS if text != "exit" or server.kind != "thread"]
     eventually(client)
@@ -237,98 +220,6 @@ def test_an_episode_goes_on_whatever_its_tools_do(
         assert not re.search(r"<answer>|<misbehave>|<\|im_end\|>", text)
 
 
-def test_it_is_ready_only_when_its_workers_are(serve: Any, tmp_path: Any) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    address = f"http://127.0.0.1:{port}"
-    with serve("--port", str(port), tools="slow", SLOW=str(tmp_path / "go")) as server:
-        deadline = time.monotonic() + 60
-        while True:
-            assert time.monotonic() < deadline and server.process.poll() is None
-            try:
-                alive = httpx.get(f"{address}/health")
-                break
-            except httpx.ConnectError:
-                time.sleep(0.05)
-        assert alive.status_code == 200
-        refused = httpx.get(f"{address}/ready")
-        assert (refused.status_code, refused.json()) == (503, {"detail": "0 of 2 workers are ready"})
-        with pytest.raises(InputError, match="is not ready"):
-            ToolClient(address, ["slow"], LIMITS)
-        (tmp_path / "go").touch()
-        assert server.ready().address == address
-        assert httpx.get(f"{address}/ready").status_code == 200
-        (schema,) = ToolClient(address, ["slow"], LIMITS).schemas
-        assert schema["function"]["description"] == "opens slowly"
-
-
-@pytest.mark.parametrize("worker", KINDS[:2])
-@pytest.mark.parametrize(
-    ("tool", "code", "line"),
-    [
-        ("refuses", 2, "tool_server: error: SERVICE_KEY: no key for this service"),
-        pytest.param(
-            "misbehaves",
-            2,
-            "tool_server: error: tools.names: no tool 'misbehaves'; did you mean 'misbehave'?",
-            marks=pytest.mark.slow,
-        ),
-        ("crashes", 2, "misbehaving.py, line LINE: tool 'crashes' cannot be used: RuntimeError: a slip of the pen"),
-        pytest.param(
-            "speechless",
-            2,
-            "misbehaving.py, line LINE: tool 'speechless' cannot be used: RuntimeError: no words",
-            marks=pytest.mark.slow,
-        ),
-    ],
-)
-def test_what_cannot_be_opened_ends_it_with_one_line(serve: Any, worker: str, tool: str, code: int, line: str) -> None:
-    with serve("--worker", worker, tools=tool) as server:
-        assert server.process.wait(60) == code
-        (said,) = re.sub(r"line \d+:", "line LINE:", server.end()[1]).splitlines()
-        assert said.startswith("tool_server: error: ") and said.endswith(line)
-
-
-@pytest.mark.slow
-def test_a_tool_that_ends_its_process_on_opening_is_named(serve: Any) -> None:
-    with serve(tools="misbehave exits") as server:
-        assert server.process.wait(60) == 2
-        assert server.end()[1].strip() == (
-            "tool_server: error: tools.names: a worker of the tool server did not start: "
-            "tool 'exits': the process ended with status 4 before it was open"
-        )
-
-
-def test_a_port_in_use_is_one_line(serve: Any) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with serve("--port", str(port)) as server:
-            assert server.process.wait(60) == 2
-            assert f"--port: cannot listen at 127.0.0.1, port {port}" in server.end()[1]
-
-
-@pytest.mark.parametrize("worker", KINDS)
-@pytest.mark.parametrize(("number", "code"), ENDINGS)
-def test_it_leaves_nobody_behind(serve: Any, gone: Callable[..., bool], worker: str, number: int, code: int) -> None:
-    with serve("--worker", worker) as server:
-        client = ToolClient(server.ready().address, ["misbehave"], Limits(seconds=0.2))
-        children = server.family()
-        assert bool(children) == (worker != "thread")
-        if worker == "process":
-            # Neither a worker that holds the GIL nor a call that hangs holds up the end.
-            ask(client, "hang", trajectory="0")
-            httpx_post(server.address, "1", "gil 600")
-        assert server.end(number)[0] == code
-        # Ray's agents take about a minute to see that their raylet was killed.
-        assert gone(children, 300)
-
-
-def httpx_post(address: str, trajectory: str, text: str) -> None:
-    body = {"trajectory_ids": [trajectory], "actions": [f"<misbehave>{text}</misbehave>"], "finish": [False]}
-    with pytest.raises(httpx.TimeoutException):
-        httpx.post(f"{address}/get_observation", json=body, timeout=0.3)
-
-
 def child_of(path: Path) -> list[psutil.Process]:
     """The process whose number is in a file; none where it has ended."""
     deadline = time.monotonic() + 10
@@ -341,7 +232,7 @@ def child_of(path: Path) -> list[psutil.Process]:
 
 @pytest.mark.slow
 def test_what_tools_start_ends_with_their_worker_and_with_the_server(
-    serve: Any, gone: Callable[..., bool], tmp_path: Path
+    serve: Any, gone: Callable[..., bool], tmp_path: Path, ask: Any, eventually: Any, post_and_leave: Any
 ) -> None:
     with serve("--worker", "process", "--workers", "2") as server:
         client = ToolClient(server.ready().address, ["misbehave"], LIMITS)
@@ -355,13 +246,13 @@ def test_what_tools_start_ends_with_their_worker_and_with_the_server(
         assert gone(children[:1]) and all(child.is_running() for child in children[1:])
         family = server.family()
         assert set(children[1:]) < set(family)
-        httpx_post(server.address, "two", "gil 600")  # nor can a tool that holds the GIL hold up the end
+        post_and_leave(server.address, "two", "gil 600")  # nor can a tool that holds the GIL hold up the end
         assert server.end(signal.SIGKILL)[0] == -signal.SIGKILL
         assert gone(family)
 
 
 @pytest.mark.slow
-def test_a_worker_is_lost_with_its_process_whoever_holds_its_socket(serve: Any, tmp_path: Path) -> None:
+def test_a_worker_is_lost_with_its_process_whoever_holds_its_socket(serve: Any, tmp_path: Path, ask: Any) -> None:
     with serve("--worker", "process", "--workers", "1", "--seconds", "60") as server:
         client = ToolClient(server.ready().address, ["misbehave"], Limits(seconds=60.0))
         start = time.perf_counter()
@@ -373,86 +264,10 @@ def test_a_worker_is_lost_with_its_process_whoever_holds_its_socket(serve: Any, 
 
 
 @pytest.mark.slow
-def test_a_call_after_a_worker_has_died_waits_for_the_next(serve: Any) -> None:
+def test_a_call_after_a_worker_has_died_waits_for_the_next(serve: Any, ask: Any) -> None:
     with serve("--worker", "process", "--workers", "1", "--seconds", "60") as server:
         client = ToolClient(server.ready().address, ["misbehave"], Limits(seconds=60.0))
         for _ in range(3):
             assert ask(client, "exit")[0].failure == "worker"
             assert ask(client, "fine", trajectory="other")[0].text == "fine 1"
         assert metric(server, "worker_restarts_total") == 3
-
-
-STARTS = """
-import sys
-from conftest import ServerProcess
-server = ServerProcess("tasks.tool_server", "--import", "misbehaving", "--tools", "misbehave", PYTHONPATH=sys.argv[1])
-print(server.ready().process.pid, flush=True)
-input()
-"""
-
-
-@pytest.mark.slow
-def test_it_ends_with_the_tests_that_started_it(gone: Callable[..., bool]) -> None:
-    root = Path(__file__).parents[3]
-    tests = subprocess.Popen(
-        [sys.executable, "-c", STARTS, os.pathsep.join([str(Path(__file__).parent), str(root)])],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(root / "tests"), str(root)])},
-    )
-    server = psutil.Process(int(tests.stdout.readline()))
-    family = [server, *server.children(recursive=True)]
-    tests.kill()
-    tests.wait()
-    ended = gone(family)
-    for one in family if not ended else []:
-        one.kill()
-    assert len(family) > 1 and ended
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("worker", ["process", "thread"])
-def test_what_tools_print_as_they_open_is_no_address(serve: Any, worker: str) -> None:
-    with serve("--worker", worker, tools="prints") as server:
-        assert httpx.get(f"{server.ready().address}/ready").status_code == 200
-        server.process.send_signal(signal.SIGTERM)
-        assert server.process.stdout.read() == ""
-        assert "http://127.0.0.1:1\nloading\n" in server.process.stderr.read()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (["--port", "65536"], "--port: must be 0 to 65535, not 65536"),
-        (["--port", "-1"], "--port: must be 0 to 65535, not -1"),
-        (["--host", "203.0.113.1"], "--host: cannot listen at 203.0.113.1, port 0: Cannot assign requested address"),
-        (["--host", "."], "--host: cannot listen at ., port 0: "),
-        (["--import", ""], "--import: '' is no module's name"),
-        (["--import", ".x"], "--import: '.x' is no module's name"),
-        (["--import", "misbehaving.x"], "--import: there is no module 'misbehaving.x'"),
-    ],
-)
-def test_a_wrong_argument_is_one_line(serve: Any, arguments: list[str], line: str) -> None:
-    with serve("--worker", "thread", *arguments) as server:
-        assert server.process.wait(60) == 2
-        (said,) = server.end()[1].splitlines()
-        assert said.startswith(f"tool_server: error: {line}")
-
-
-@pytest.mark.slow
-def test_it_listens_at_an_address_of_the_next_protocol_too(serve: Any) -> None:
-    with serve("--worker", "thread", "--host", "::1") as server:
-        address = server.process.stdout.readline().strip()
-        assert re.fullmatch(r"http://\[::1\]:\d+", address), server.end()
-        assert ask(ToolClient(address, ["misbehave"], LIMITS), "fine")[0].text == "fine 1"
-
-
-def test_what_tools_print_is_no_address(serve: Any) -> None:
-    with serve("--worker", "thread") as server:
-        client = ToolClient(server.ready().address, ["misbehave"], LIMITS)
-        ask(client, "print")
-        out, err = server.process.stdout, server.process.stderr
-        server.process.send_signal(signal.SIGTERM)
-        assert (out.read(), "http://127.0.0.1:1" in err.read()) == ("", True)
