@@ -23,6 +23,7 @@ from tasks.files import read_json, write_json
 from tasks.release import audits, gating, half_width
 
 DECISION = Path("data/gate/decision.json")
+_SPAN = 50  # characters of the table's column of expressions
 
 
 def read_steps(path: Path) -> list[dict[str, Any]]:
@@ -99,7 +100,10 @@ def _ticks(stage: Stage, sheet: Mapping[str, Any] | None) -> dict[str, Any]:
 def table(decision: dict[str, Any]) -> list[str]:
     """One line a check: result, name, expression, and the value, or why it failed: what is short and by how much."""
     width = max((len(check["name"]) for check in decision["checks"]), default=0)
-    span = max((len(check["expression"]) for check in decision["checks"]), default=0)
+    # A longer expression pushes its own value aside, and not everybody's.
+    span = max(
+        (len(check["expression"]) for check in decision["checks"] if len(check["expression"]) <= _SPAN), default=0
+    )
     lines = []
     for check in decision["checks"]:
         result = "pass" if check["passed"] else "FAIL" if check["severity"] == "error" else "warn"
