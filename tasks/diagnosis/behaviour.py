@@ -35,7 +35,7 @@ def form(data: RunData) -> Finding:
     look = Look("format", "A policy that does not know the protocol")
     frame = data.episodes
     if frame is None:
-        look.missing(data.why("rollouts"))
+        look.lacking(data.why("rollouts"))
         return look.finding()
     first, last = (
         float(part["format_valid"].mean()) for part in (early(frame, data.trained), late(frame, data.trained))
@@ -68,7 +68,7 @@ def tools(data: RunData) -> Finding:
     look = Look("tools", "Tools that fail")
     frame = data.episodes
     if frame is None:
-        look.missing(data.why("rollouts"))
+        look.lacking(data.why("rollouts"))
         return look.finding()
     calls = [call for asked in frame["asked"] for call in asked]
     if not calls:
@@ -86,7 +86,7 @@ def reward(data: RunData) -> Finding:
     """Whether the reward tells right answers from wrong ones, and rises with success."""
     look = Look("reward", "A reward that pays for something else")
     if data.rollouts is None or data.rollouts.empty:
-        look.missing(data.why("rollouts"))
+        look.lacking(data.why("rollouts"))
         return look.finding()
     frame = data.rollouts
     right, wrong = frame[frame["success"] >= 1], frame[(frame["success"] < 1) & frame["answer"].notna()]

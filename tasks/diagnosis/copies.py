@@ -26,7 +26,7 @@ def copies(data: RunData) -> Finding:
     """How many answers are an example's of the prompt, and whether one answer stands for everything."""
     look = Look("copied-answers", "Copied template answers")
     if data.rollouts is None or data.rollouts.empty:
-        look.missing(data.why("rollouts"))
+        look.lacking(data.why("rollouts"))
         return look.finding()
     answered = data.rollouts[data.rollouts["answer"].notna()]
     if answered.empty:

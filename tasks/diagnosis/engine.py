@@ -36,7 +36,7 @@ def engine(data: RunData) -> Finding:
 
 def _sanity(look: Look, data: RunData) -> None:
     if data.sanity is None or not data.sanity.get("episodes"):
-        look.missing(f"the check before the first step: {data.why('sanity')}")
+        look.lacking(f"the check before the first step: {data.why('sanity')}")
         return
     check, allowed = data.sanity, float(data.param("rl.sanity.max_logprob_diff", 1e-3))
     difference = float(check["max_logprob_diff"])
@@ -53,10 +53,10 @@ def _sanity(look: Look, data: RunData) -> None:
 def _steps(look: Look, data: RunData) -> None:
     means = data.series(MEAN_METRIC)
     if not means:
-        look.missing(f"verl's comparison in training: {data.why('steps')}")
+        look.lacking(f"verl's comparison in training: {data.why('steps')}")
         return
     if not data.param("rl.mask_observations", True):
-        look.missing(
+        look.lacking(
             "verl's comparison in training: observations are trained on, of which the engine has no probability"
         )
         return
@@ -87,7 +87,7 @@ def _steps(look: Look, data: RunData) -> None:
 
 def _sampling(look: Look, data: RunData) -> None:
     if data.rollouts is None or data.rollouts.empty or "sampling" not in data.rollouts:
-        look.missing(f"how rollouts were sampled: {data.why('rollouts')}")
+        look.lacking(f"how rollouts were sampled: {data.why('rollouts')}")
         return
     wanted = data.param("rl.temperature")
     for text in data.rollouts["sampling"].unique():

@@ -67,6 +67,7 @@ class Look:
     _seen: list[Evidence] = field(default_factory=list)
     _mends: list[str] = field(default_factory=list)
     _examples: list[tuple[str, str]] = field(default_factory=list)
+    _lacking: bool = False
 
     def bad(self, text: str, mend: str, examples: Sequence[tuple[str, str]] = ()) -> None:
         """An observation that shows the cause, how to mend it, and texts (heading, text) that show it."""
@@ -80,8 +81,13 @@ class Look:
         self._seen.append(Evidence("for", text))
 
     def missing(self, text: str) -> None:
-        """What could not be observed, and why."""
+        """What could not be observed, and why; the cause can be judged without it."""
         self._seen.append(Evidence("missing", text))
+
+    def lacking(self, text: str) -> None:
+        """What could not be observed and alone would show the cause: without it nothing is fine."""
+        self.missing(text)
+        self._lacking = True
 
     def judge(self, bad: bool, text: str, mend: str, examples: Sequence[tuple[str, str]] = ()) -> None:
         """`bad` or `good` by what was observed."""
@@ -91,9 +97,10 @@ class Look:
             self.good(text)
 
     def finding(self) -> Finding:
-        """It applies with one bad observation, is fine with a good one, and otherwise was not examined."""
+        """It applies with one bad observation, is fine where nothing was lacking, and otherwise was not examined."""
         weights = {one.weight for one in self._seen}
-        verdict: Verdict = "applies" if "against" in weights else "fine" if "for" in weights else "not examined"
+        whole = "for" in weights and not self._lacking
+        verdict: Verdict = "applies" if "against" in weights else "fine" if whole else "not examined"
         order = {"against": 0, "for": 1, "missing": 2}
         evidence = tuple(sorted(self._seen, key=lambda one: order[one.weight]))
         return Finding(self.cause, self.title, verdict, evidence, tuple(self._mends), tuple(self._examples), self.plot)

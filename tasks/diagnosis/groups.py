@@ -40,7 +40,7 @@ def groups(data: RunData) -> Finding:
     """
     look = Look("groups", "Groups without variance")
     if data.rollouts is None or data.rollouts.empty:
-        look.missing(data.why("rollouts"))
+        look.lacking(data.why("rollouts"))
         return look.finding()
     table = table_of(data.rollouts)
     if table.empty:

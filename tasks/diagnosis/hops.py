@@ -27,7 +27,7 @@ def hops(data: RunData) -> Finding:
     """Success by number of hops in the rollouts, and in the first and the last validation."""
     look = Look("hops", "Success by hop")
     if data.rollouts is None or data.rollouts.empty:
-        look.missing(data.why("rollouts"))
+        look.lacking(data.why("rollouts"))
         return look.finding()
     frame = data.rollouts
     names = sorted(

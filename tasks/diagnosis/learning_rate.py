@@ -53,12 +53,12 @@ def _unchanged(look: Look, data: RunData) -> None:
     steps = [] if frame is None else sorted(int(step) for step in frame["step"].unique())
     updates = [step for step in data.trained if steps and steps[0] < step <= steps[-1]]
     if frame is None or len(steps) < 2 or len(updates) < UPDATES:
-        look.missing("whether greedy texts change: there are no two validations with steps between them")
+        look.lacking("whether greedy texts change: there are no two validations with steps between them")
         return
     first, last = (frame[frame["step"] == step].set_index("question_id") for step in (steps[0], steps[-1]))
     common = first.index.intersection(last.index)
     if len(common) < QUESTIONS:
-        look.missing(f"whether greedy texts change: {len(common)} questions are too few to tell")
+        look.lacking(f"whether greedy texts change: {len(common)} questions are too few to tell")
         return
     changed = float((first.loc[common, "text"] != last.loc[common, "text"]).mean())
     text = f"{changed:.0%} of {len(common)} greedy texts differ between steps {steps[0]} and {steps[-1]}"
@@ -68,7 +68,7 @@ def _unchanged(look: Look, data: RunData) -> None:
     if changed <= SAME and success >= LEARNT:
         look.good(f"{text}; the policy was right from the start")
     elif changed <= SAME and signal < SIGNAL:
-        look.missing(f"{text}, but only {signal:.0%} of the groups had anything to teach: see the cause `groups`")
+        look.lacking(f"{text}, but only {signal:.0%} of the groups had anything to teach: see the cause `groups`")
     else:
         look.judge(changed <= SAME, f"{text}, while {signal:.0%} of the groups had something to teach", SMALL)
 
@@ -76,12 +76,12 @@ def _unchanged(look: Look, data: RunData) -> None:
 def _fell(look: Look, data: RunData) -> bool:
     """Whether success did not rise at all; a fall is told, in rollouts and validations."""
     if data.rollouts is None or len(data.trained) < 2:
-        look.missing("whether success falls: there are rollouts of fewer than two steps")
+        look.lacking("whether success falls: there are rollouts of fewer than two steps")
         return False
     moved, errors = change(early(data.rollouts, data.trained), late(data.rollouts, data.trained), "success")
     text = f"success of the rollouts by the same mix of sources: {moved:+.2f} from the first to the second half"
     if math.isnan(moved):
-        look.missing("whether success falls: no source has groups in both halves of the run")
+        look.lacking("whether success falls: no source has groups in both halves of the run")
         return False
     look.judge(moved <= -FALL and errors <= -ERRORS, text, LARGE, _broken(data) if moved <= -FALL else ())
     _validations(look, data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import tempfile
@@ -11,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
 from tasks.diagnosis.run_data import RunData
 from tasks.errors import InputError
+from tasks.files import read_json
 from tasks.training.rollouts import RolloutLog
 from tasks.training.sanity import SanityCheck
 from tasks.training.steps import read_steps
@@ -81,7 +82,7 @@ def _changed(folder: Path) -> float:
 def _load(run: Path, workspace: Path) -> RunData:
     data = RunData(name=str(run))
     data.params = _params(run, workspace, data.absent)
-    logged = {step["step"]: step for name in ("steps.live.jsonl", "steps.jsonl") for step in read_steps(run / name)}
+    logged = {step["step"]: step for name in ("steps.live.jsonl", "steps.jsonl") for step in _steps(run / name)}
     data.steps = [logged[step] for step in sorted(logged)]
     if not data.steps:
         data.absent["steps"] = f"{run / 'steps.jsonl'} holds no step"
@@ -150,7 +151,7 @@ def questions(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 _INPUTS: dict[str, Callable[[Path], Any]] = {
     "rows": lambda path: questions(pq.read_table(path, columns=["data_source", "extra_info"]).to_pylist()),
     "demos": lambda path: pd.read_parquet(path, columns=["chosen", "segments"]),
-    "index": lambda path: json.loads(path.read_text(encoding="utf-8")),
+    "index": read_json,
     "passages": _titles,
 }
 
@@ -172,7 +173,10 @@ def read_rollouts(folder: Path) -> pd.DataFrame | None:
 
 
 def _read(path: Path) -> pd.DataFrame:
-    found = set(pq.read_schema(path).names)
+    try:
+        found = set(pq.read_schema(path).names)
+    except pa.ArrowInvalid as error:
+        raise InputError(f"cannot be read: {error}", where=str(path), mend="remove it, or run `dvc repro rl`") from None
     lacking = [name for name in COLUMNS if name not in found]
     if lacking:
         raise InputError(
@@ -186,6 +190,14 @@ def _spread(tables: Mapping[str, Path], split: str) -> list[str]:
     if len(names) <= MOST_FILES:
         return names
     return [names[number * (len(names) - 1) // (MOST_FILES - 1)] for number in range(MOST_FILES)]
+
+
+def _steps(path: Path) -> list[dict[str, Any]]:
+    try:
+        return read_steps(path)
+    except (ValueError, KeyError, TypeError) as error:
+        what = f"not a step a line: {type(error).__name__}: {error}"
+        raise InputError(what, where=str(path), mend='a line is {"step": 1, "data": {METRIC: VALUE}}') from None
 
 
 def _of_split(frame: pd.DataFrame, split: str) -> pd.DataFrame | None:
@@ -202,7 +214,7 @@ def _params(run: Path, workspace: Path, absent: dict[str, str]) -> Mapping[str, 
     else:
         absent["params"] = f"{path} is missing"
     if started.is_file():
-        content = json.loads(started.read_text(encoding="utf-8"))
+        content = read_json(started)
         found |= {name: content[name] for name in ("retrieval", "environment", "episode", "tools") if name in content}
         found["rl"] = {**found.get("rl", {}), "mask_observations": content["mask_observations"]}
     return found
@@ -211,7 +223,7 @@ def _params(run: Path, workspace: Path, absent: dict[str, str]) -> Mapping[str, 
 def _sanity(run: Path, data: RunData) -> Mapping[str, Any] | None:
     path, verdicts = run / "sanity.json", run / "sanity"
     if path.is_file():
-        return json.loads(path.read_text(encoding="utf-8"))
+        return read_json(path)
     if any(verdicts.glob("*.json")):
         return SanityCheck("", str(verdicts), 1, float(data.param("rl.sanity.max_logprob_diff", 1e-3))).summary()
     data.absent["sanity"] = f"there is no {path.name} in {run}"

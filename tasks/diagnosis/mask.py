@@ -19,7 +19,7 @@ def mask(data: RunData) -> Finding:
     look = Look("mask", "The mask")
     masked = data.param("rl.mask_observations")
     if masked is None:
-        look.missing(f"rl.mask_observations: {data.why('params')}")
+        look.lacking(f"rl.mask_observations: {data.why('params')}")
     else:
         look.judge(not masked, f"rl.mask_observations is {str(masked).lower()}", RL_MEND)
     _rollouts(look, data)
@@ -45,7 +45,7 @@ def wrong_masks(rollouts: pd.DataFrame) -> tuple[int, int, int]:
 
 def _rollouts(look: Look, data: RunData) -> None:
     if data.rollouts is None or data.rollouts.empty:
-        look.missing(f"masks of the rollouts: {data.why('rollouts')}")
+        look.lacking(f"masks of the rollouts: {data.why('rollouts')}")
         return
     episodes, shown, written = wrong_masks(data.rollouts)
     look.judge(

@@ -35,11 +35,11 @@ def retrieval(data: RunData) -> Finding:
     _index(look, data)
     frame = data.episodes
     if frame is None:
-        look.missing(f"what the rollouts' searches found: {data.why('rollouts')}")
+        look.lacking(f"what the rollouts' searches found: {data.why('rollouts')}")
         return look.finding()
     searched = frame[frame["found"].map(len) > 0]
     if searched.empty:
-        look.missing("what the rollouts' searches found: none of them searched")
+        look.lacking("what the rollouts' searches found: none of them searched")
         return look.finding()
     _corpus(look, data, frame)
     named = _named(look, data, searched)

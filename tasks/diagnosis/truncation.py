@@ -26,7 +26,7 @@ def truncation(data: RunData) -> Finding:
     _turns_for_hops(look, data)
     frame = data.episodes
     if frame is None:
-        look.missing(data.why("rollouts"))
+        look.lacking(data.why("rollouts"))
         return look.finding()
     part = late(frame, data.trained)
     for reason, mend in REASONS.items():
