@@ -109,6 +109,7 @@ def test_a_run_under_way_is_examined_from_its_folder_and_the_lines_of_its_last_s
         found = verdicts(capsys)
         # What the run was started with counts, not what the parameters say now.
         assert found.pop("mask") == "applies"
+        assert found.pop("engine") == "not examined"  # the engine has no probabilities of observations
         assert set(found.values()) == {"fine"}
     assert tree(folder) == before
     assert "not finished, 6 of 6 steps" in loading.load(folder).state
