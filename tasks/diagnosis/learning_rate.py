@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import fmean
 
 import pandas as pd
 
@@ -74,18 +75,21 @@ def _unchanged(look: Look, data: RunData) -> None:
 
 
 def _fell(look: Look, data: RunData) -> bool:
-    """Whether success did not rise at all; a fall is told, in rollouts and validations."""
+    """Whether success or reward did not rise at all; a fall of success is told, in rollouts and validations."""
+    rewards = [value for _, value in data.series("critic/score/mean")]
+    middle = len(rewards) // 2
+    flat = len(rewards) > 1 and fmean(rewards[middle:]) <= fmean(rewards[:middle])
     if data.rollouts is None or len(data.trained) < 2:
         look.lacking("whether success falls: there are rollouts of fewer than two steps")
-        return False
+        return flat
     moved, errors = change(early(data.rollouts, data.trained), late(data.rollouts, data.trained), "success")
-    text = f"success of the rollouts by the same mix of sources: {moved:+.2f} from the first to the second half"
     if math.isnan(moved):
         look.lacking("whether success falls: no source has groups in both halves of the run")
-        return False
+        return flat
+    text = f"success of the rollouts at the same mix of sources: {moved:+.2f} from the first to the second half"
     look.judge(moved <= -FALL and errors <= -ERRORS, text, LARGE, _broken(data) if moved <= -FALL else ())
     _validations(look, data)
-    return moved <= 0
+    return flat or moved <= 0
 
 
 def _validations(look: Look, data: RunData) -> None:

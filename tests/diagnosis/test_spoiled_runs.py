@@ -250,6 +250,13 @@ def too_large(run) -> None:
             one |= {"reward": 0.0, "format_valid": False, "stop_reason": "length"}
 
 
+@plants("learning-rate")
+def collapsed(run) -> None:
+    # As it stands in the metrics alone.
+    for step in run.steps[3:]:
+        step["data"] |= {"actor/entropy": 0.002, "critic/score/mean": 0.1}
+
+
 @plants("mask")
 def switched_off(run) -> None:
     run.params["rl"]["mask_observations"] = False
