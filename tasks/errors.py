@@ -39,7 +39,7 @@ class UnavailableError(RuntimeError):
 
 
 class CrashError(RuntimeError):
-    """A server that a stage has started has crashed before it was ready; its own output says where.
+    """A command that a stage has started has failed: a server before it was ready, a benchmark. Its output says where.
 
     A stage that meets it ends with exit code 1 and this one line.
     """

@@ -116,6 +116,7 @@ def run_supervised(
     environment: Mapping[str, str] | None = None,
     on_line: Callable[[str], None] | None = None,
     on_poll: Callable[[], bool] | None = None,
+    stdout: Path | None = None,
 ) -> bool:
     """Run a command in a session of its own, its output into `log`, under a wall-clock limit.
 
@@ -126,6 +127,7 @@ def run_supervised(
         environment: variables added to this process's own.
         on_line: called with every line that the command prints.
         on_poll: called about once a second; returns True when the command is to be ended early.
+        stdout: file that takes stdout alone, which then is neither in `log` nor given to `on_line`.
 
     Returns:
         True when `on_poll` ended the command, False when it ended by itself with status 0.
@@ -135,11 +137,13 @@ def run_supervised(
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
-    with log.open("a", encoding="utf-8") as sink:
+    with contextlib.ExitStack() as files:
+        sink = files.enter_context(log.open("a", encoding="utf-8"))
+        apart = None if stdout is None else files.enter_context(stdout.open("wb"))
         process = subprocess.Popen(
             list(command),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stdout=subprocess.PIPE if apart is None else apart,
+            stderr=subprocess.STDOUT if apart is None else subprocess.PIPE,
             stdin=subprocess.DEVNULL,
             text=True,
             errors="replace",
@@ -154,7 +158,7 @@ def run_supervised(
         try:
             while process.poll() is None and not faults:
                 if time.monotonic() - start > timeout:
-                    raise CommandError(f"ran past its limit of {timeout / 60:.0f} min; output: {log}")
+                    raise CommandError(f"ran past its limit of {_minutes(timeout)}; output: {log}")
                 if on_poll is not None and on_poll():
                     stopped = True
                     break
@@ -170,12 +174,17 @@ def run_supervised(
     return stopped
 
 
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.0f} s"
+
+
 def _copy_lines(
     process: subprocess.Popen[str], sink: TextIO, on_line: Callable[[str], None] | None, faults: list[Exception]
 ) -> None:
-    assert process.stdout is not None
+    said = process.stdout or process.stderr
+    assert said is not None
     try:
-        for line in process.stdout:
+        for line in said:
             sink.write(line)
             sink.flush()
             if on_line is not None:
