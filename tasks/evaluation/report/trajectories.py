@@ -27,7 +27,7 @@ _SHORT = 400
 
 
 def choose(frame: pd.DataFrame, count: int, seed: int) -> pd.DataFrame:
-    """At most `count` trajectories, all models' of a question together, so that they can be compared.
+    """At most `count` trajectories, all models' of a question together, the last model's first, to be compared.
 
     Questions are drawn in turn from groups of the same outcome (which models were right), so that every outcome is
     there as far as it goes; in a group, a hash of seed and question id decides.
@@ -50,7 +50,7 @@ def choose(frame: pd.DataFrame, count: int, seed: int) -> pd.DataFrame:
         place[key] = filled[groups[key]] = filled.get(groups[key], -1) + 1
     taken = sorted(order, key=lambda key: (place[key], order[key]))[: max(1, count // len(models))]
     rank = {key: n for n, key in enumerate(sorted(taken, key=order.__getitem__))}
-    shown = frame[frame["question_id"].isin(rank)]
+    shown = frame[frame["question_id"].isin(rank)].iloc[::-1]
     return shown.sort_values("question_id", key=lambda ids: ids.map(rank), kind="stable").reset_index(drop=True)
 
 
@@ -88,7 +88,7 @@ def pack(shown: pd.DataFrame, names: Mapping[str, str], **more: Any) -> str:
 def _packed(content: Any) -> str:
     # NaN is no JSON: a browser would refuse all of it.
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), compresslevel=6, mtime=0)).decode("ascii")
+    return base64.b64encode(gzip.compress(text.encode(), compresslevel=6, mtime=0)).decode("ascii")
 
 
 def _question(row: Mapping[str, Any]) -> dict[str, Any]:

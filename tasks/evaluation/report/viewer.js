@@ -3,7 +3,7 @@
 const PAGE = 20; // matches in the list at a time
 
 const FILTERS = [
-  { name: "model", label: "Model", of: (run) => [run.model], text: (value, data) => data.models[value], kept: true },
+  { name: "model", label: "Model", of: (run) => [run.model], text: (value, data) => data.models[value], order: (data) => Object.keys(data.models) },
   { name: "outcome", label: "Outcome", of: (run) => [run.right ? "right" : "wrong"] },
   { name: "searches", label: "Searches", of: (run) => [run.searches] },
   { name: "source", label: "Source", of: (run, question) => [question.source] },
@@ -59,8 +59,8 @@ class Viewer {
     const counts = new Map();
     for (const run of this.data.runs)
       for (const value of filter.of(run, this.questionOf(run))) counts.set(value, (counts.get(value) ?? 0) + 1);
-    let values = [...counts.keys()];
-    if (!filter.kept) values = values.sort((a, b) => (typeof a === "number" ? a - b : String(a).localeCompare(String(b))));
+    const order = filter.order?.(this.data) ?? [];
+    const values = [...counts.keys()].sort((a, b) => order.indexOf(a) - order.indexOf(b) || (typeof a === "number" ? a - b : a.localeCompare(b)));
     const select = el("select", "", new Option("all", ""));
     for (const value of values) select.append(new Option(`${filter.text?.(value, this.data) ?? value} (${counts.get(value)})`, String(value)));
     select.name = filter.name;
@@ -95,7 +95,7 @@ class Viewer {
       return run.reward >= low && run.reward <= high && FILTERS.every(fits) && words.every((word) => this.textOf(run).includes(word));
     });
     this.at = Math.max(0, this.matches.indexOf(this.run));
-    if (this.matches.length) this.run = this.matches[this.at];
+    this.run = this.matches[this.at] ?? null;
     this.draw();
   }
 
@@ -128,8 +128,8 @@ class Viewer {
     const parts = address.split("/").map(decoded);
     const whole = decoded(address);
     const run =
-      this.data.runs.findLast((one) => this.questionOf(one).id === whole) ??
-      this.data.runs.findLast((one) => this.questionOf(one).id === parts[0] && (parts.length < 2 || one.model === parts[1]));
+      this.data.runs.find((one) => this.questionOf(one).id === whole) ??
+      this.data.runs.find((one) => this.questionOf(one).id === parts[0] && (parts.length < 2 || one.model === parts[1]));
     if (run) this.show(run);
     else this.count.textContent = `${whole} is not among the trajectories of this page.`;
     this.place.scrollIntoView();
@@ -142,8 +142,8 @@ class Viewer {
       : "No trajectory matches.";
     const from = Math.floor(this.at / PAGE) * PAGE;
     this.list.replaceChildren(...this.matches.slice(from, from + PAGE).map((run) => this.line(run)));
-    this.shown.hidden = !this.matches.length && !outside;
-    if (!this.shown.hidden) this.shown.replaceChildren(this.others(), ...drawRun(this.run, this.data));
+    this.shown.hidden = this.run === null;
+    if (this.run) this.shown.replaceChildren(this.others(), ...drawRun(this.run, this.data));
     this.highlight();
   }
 
@@ -160,7 +160,7 @@ class Viewer {
 
   // All models' runs of the question that is shown.
   others() {
-    const runs = this.data.runs.filter((run) => run.question === this.run.question);
+    const runs = this.data.runs.filter((run) => run.question === this.run.question).reverse();
     return el("div", "others", el("small", "", this.questionOf(this.run).id), ...runs.map((run) => {
       const other = button(`${this.data.models[run.model]} ${run.right ? "✓" : "✗"}`, () => this.show(run));
       if (run === this.run) other.setAttribute("aria-current", "true");
