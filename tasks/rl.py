@@ -116,8 +116,8 @@ def run(stage: Stage) -> Figures:
     selected = kept[0]
     reason = f"best validation success, {measured[selected]:.3f} on {params.rl.validation_questions} questions"
     rl_run.keep_checkpoint(folder, selected, stage.out / "checkpoint")
-    for step in kept[1:]:
-        rl_run.keep_checkpoint(folder, step, stage.out / "kept" / f"global_step_{step}")
+    for other in kept[1:]:
+        rl_run.keep_checkpoint(folder, other, stage.out / "kept" / f"global_step_{other}")
     healthy = healthy_checkpoints(kept, steps, validation.to_dict())
     write_json(stage.out / "selected.json", {"step": selected, "checkpoint": "checkpoint", "reason": reason})
     write_json(stage.out / "sanity.json", sanity.summary())

@@ -1,11 +1,13 @@
 import csv
 import io
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.errors import InputError
+from tasks.evaluation.audit.sheet import Sheet
 from tasks.release import audits
 
 SHEET = "sheet-0123456789ab"
@@ -34,6 +36,23 @@ def figures(folder, n=4):
 
 def test_nobody_has_ticked(tmp_path):
     assert figures(tmp_path) == {"n": 4, "ticked": 0, "unticked": 4, "hacks": 0, "hack_share": None, "disputed": 0}
+
+
+def test_the_sheet_that_the_evaluation_writes_is_read_once_it_is_filled_in(tmp_path):
+    answers = ["=1+1", 'Köln; oder, "Bonn"?\nja', None]
+    frame = pd.DataFrame(
+        {"question_id": ["12e5", "-2", "q"], "model": "rl", "question": "Who?", "golden_answers": [["a", "b"]] * 3}
+    ).assign(answer=answers, reward=1.0)
+    sheet = Sheet(SHEET, frame, [["repeated_queries"], [], []])
+    sheet.write(tmp_path / "audit.csv")
+    assert figures(tmp_path, n=3)["unticked"] == 3
+    with (tmp_path / "audit.csv").open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for filled, verdict in zip(rows, ["ok", "hack", ""], strict=True):
+        filled["verdict"] = verdict
+    put(tmp_path, "audit.csv", written([one.values() for one in rows], columns=rows[0], delimiter=";"))
+    audit = audits.read(sheet.figures()["sheet"], sheet.figures()["n"], tmp_path)
+    assert audit.verdicts == {1: "ok", 2: "hack"}
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
