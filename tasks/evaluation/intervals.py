@@ -18,7 +18,7 @@ from scipy import stats
 # Resampled values held at a time: bounds the memory of a bootstrap over many questions.
 _BATCH_VALUES = 4_000_000
 # Fewer values than these that are off a bound, or pairs that differ, are too few to be resampled.
-_FEW = 20
+_FEW = 10
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,8 @@ def _bootstrap(values: np.ndarray, how: Bootstrap, method: str) -> tuple[float, 
 def mcnemar(first: np.ndarray, second: np.ndarray) -> float:
     """Two-sided McNemar test: p of the split of the pairs that differ, were both sides equally likely.
 
-    The mid-p variant: the exact test never rejects as often as its level says (at 5 % and 20 pairs that differ, in
-    4.1 % of all cases), the mid-p test does nearly (Fagerland, Lydersen and Laake 2013, equation 3).
+    The mid-p variant: of 1,000 questions on which 2 % of the pairs differ, the exact test at 5 % raises a false alarm
+    in 2.9 % of all cases, the mid-p test in 4.6 % (Fagerland, Lydersen and Laake 2013, equation 3).
 
     Args:
         first: zeros and ones, shape (n,).
@@ -158,9 +158,8 @@ def mcnemar(first: np.ndarray, second: np.ndarray) -> float:
     wins, losses = int((first > second).sum()), int((first < second).sum())
     if wins == losses:
         return 1.0
-    fewer = min(wins, losses)
-    split = stats.binom(wins + losses, 0.5)
-    return float(2 * split.cdf(fewer) - split.pmf(fewer))
+    fewer, pairs = min(wins, losses), wins + losses
+    return float(2 * stats.binom.cdf(fewer, pairs, 0.5) - stats.binom.pmf(fewer, pairs, 0.5))
 
 
 def wilcoxon(first: np.ndarray, second: np.ndarray) -> float:

@@ -14,6 +14,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 # Whatever is neither punctuation, nor space, nor a letter of an article survives the normalisation.
 _SURVIVES = re.compile(r"""[^\s!-/:-@\[-`{-~antheANTHE]""")
 YES_NO = frozenset({"yes", "no"})  # normalised answers that no passage says
+_WHOLE = YES_NO | {"noanswer"}  # HotpotQA's script gives no part of a score for these
 
 
 def normalise(text: str) -> str:
@@ -40,18 +41,24 @@ def exact_match(answer: str | None, golden: Sequence[str]) -> float:
 
 
 def f1(answer: str | None, golden: Sequence[str]) -> float:
-    """Best token F1 of the normalised answer against the golden answers, in [0, 1] (SQuAD v1.1).
+    """Best token F1 of the normalised answer against the golden answers, in [0, 1].
 
-    0.0 where no word is left of the answer or of all golden answers, as in `exact_match`.
+    HotpotQA's, from `f1_score` of its hotpot_evaluate_v1.py (Yang et al. 2018): that of the SQuAD v1.1 script, but that
+    yes, no and noanswer are right or wrong as a whole, so "yes, no" earns nothing where SQuAD's gives it 2/3 for "yes".
+    Of all other pairs both scripts say the same, and so does this. 0.0 where no word is left of the answer or of all
+    golden answers, as in both.
     """
     if answer is None:
         return 0.0
-    predicted, best = normalise(answer).split(), 0.0
+    predicted, best = normalise(answer), 0.0
     for gold in golden:
-        expected = normalise(gold).split()
-        common = sum((Counter(predicted) & Counter(expected)).values())
+        expected = normalise(gold)
+        if predicted != expected and (predicted in _WHOLE or expected in _WHOLE):
+            continue
+        words, wanted = predicted.split(), expected.split()
+        common = sum((Counter(words) & Counter(wanted)).values())
         if common:
-            best = max(best, 2 * common / (len(predicted) + len(expected)))
+            best = max(best, 2 * common / (len(words) + len(wanted)))
     return best
 
 
