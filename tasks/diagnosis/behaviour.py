@@ -122,5 +122,6 @@ def reward(data: RunData) -> Finding:
     look.plot = Plot(
         "reward and success of the rollouts",
         {name: [(int(step), float(value)) for step, value in means[name].items()] for name in ("reward", "success")},
+        share=False,
     )
     return look.finding()

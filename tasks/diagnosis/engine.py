@@ -60,7 +60,7 @@ def _steps(look: Look, data: RunData) -> None:
             "verl's comparison in training: observations are trained on, of which the engine has no probability"
         )
         return
-    look.plot = Plot("mean difference of a token's probability, engine against trainer", {"mean": means})
+    look.plot = Plot("mean difference of a token's probability, engine against trainer", {"mean": means}, share=False)
     dtype = data.param("policy.dtype", "bfloat16")
     limit = MEAN_DIFFERENCE.get(dtype, MEAN_DIFFERENCE["bfloat16"])
     values = [value for _, value in means]

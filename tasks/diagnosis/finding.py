@@ -26,10 +26,12 @@ class Plot:
     Attributes:
         title: what is drawn.
         lines: name of each line, and its points (step, value) in ascending steps.
+        share: whether the values are shares, so that the axis goes from 0 to 1.
     """
 
     title: str
     lines: dict[str, Points]
+    share: bool = True
 
 
 @dataclass(frozen=True)

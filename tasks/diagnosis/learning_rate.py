@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 from statistics import fmean
 
-import pandas as pd
-
 from tasks.diagnosis.finding import Finding, Look, Plot
 from tasks.diagnosis.groups import table_of
 from tasks.diagnosis.run_data import RunData, early, late
 from tasks.diagnosis.statistics import change, median
 
 SAME = 0.02  # share of greedy texts that may have changed when a policy counts as unchanged
-QUESTIONS = 16  # of a validation, below which that is not said
+QUESTIONS = 8  # of a validation, below which that is not said
 UPDATES = 2  # steps between two validations, below which it is not said either
-LEARNT = 0.9  # success from which on there is nothing left to change
 SIGNAL = 0.2  # share of the groups with signal below which it is the groups that change nothing
 FALL = 0.1  # of success, what counts as broken; a fall must be 3 standard errors as well
 ERRORS = 3.0
@@ -36,7 +33,7 @@ def learning_rate(data: RunData) -> Finding:
     _series(look, data, fell)
     entropy, gradient = data.series("actor/entropy"), data.series("actor/grad_norm")
     lines = {name: points for name, points in (("entropy", entropy), ("norm of the gradient", gradient)) if points}
-    look.plot = Plot("entropy and gradient", lines) if lines else None
+    look.plot = Plot("entropy and gradient", lines, share=False) if lines else None
     return look.finding()
 
 
@@ -49,26 +46,28 @@ def _zero(look: Look, data: RunData) -> None:
 
 
 def _unchanged(look: Look, data: RunData) -> None:
-    """Greedy texts of the same questions, before and after."""
+    """Greedy texts of the same questions, before and after: of those that were wrong, and of a kind that RL played.
+
+    Where the policy was right, there is nothing to change; and of what RL never plays it need not learn anything.
+    """
     frame = data.validations
     steps = [] if frame is None else sorted(int(step) for step in frame["step"].unique())
     updates = [step for step in data.trained if steps and steps[0] < step <= steps[-1]]
-    if frame is None or len(steps) < 2 or len(updates) < UPDATES:
+    if frame is None or data.rollouts is None or len(steps) < 2 or len(updates) < UPDATES:
         look.lacking("whether greedy texts change: there are no two validations with steps between them")
         return
     first, last = (frame[frame["step"] == step].set_index("question_id") for step in (steps[0], steps[-1]))
-    common = first.index.intersection(last.index)
+    open_ones = (first["success"] < 1) & first["data_source"].isin(data.rollouts["data_source"].unique())
+    common = first.index[open_ones].intersection(last.index)
     if len(common) < QUESTIONS:
-        look.lacking(f"whether greedy texts change: {len(common)} questions are too few to tell")
+        text = f"{len(common)} of {len(first)} validation questions were wrong at first and of a kind that RL plays"
+        look.missing(f"whether greedy texts change: only {text}")
         return
     changed = float((first.loc[common, "text"] != last.loc[common, "text"]).mean())
-    text = f"{changed:.0%} of {len(common)} greedy texts differ between steps {steps[0]} and {steps[-1]}"
-    success = float(first.loc[common, "success"].mean())
-    table = table_of(data.rollouts) if data.rollouts is not None else pd.DataFrame({"kind": []})
+    table = table_of(data.rollouts)
     signal = float(table["kind"].isna().mean()) if len(table) else 0.0
-    if changed <= SAME and success >= LEARNT:
-        look.good(f"{text}; the policy was right from the start")
-    elif changed <= SAME and signal < SIGNAL:
+    text = f"{changed:.0%} of {len(common)} greedy texts that were wrong at step {steps[0]} differ at step {steps[-1]}"
+    if changed <= SAME and signal < SIGNAL:
         look.lacking(f"{text}, but only {signal:.0%} of the groups had anything to teach: see the cause `groups`")
     else:
         look.judge(changed <= SAME, f"{text}, while {signal:.0%} of the groups had something to teach", SMALL)

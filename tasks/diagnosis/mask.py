@@ -68,7 +68,7 @@ def _demos(look: Look, data: RunData) -> None:
         return
     look.judge(
         shown > 0,
-        f"of {len(segments):,} segments of {len(data.demos):,} demonstrations, {shown:,} should have no loss and have",
+        f"{shown:,} of {len(segments):,} segments of {len(data.demos):,} demonstrations are the system's and have loss",
         SFT_MEND,
     )
     if written and written == sum(one["kind"] == GENERATED for one in segments):

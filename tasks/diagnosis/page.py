@@ -77,8 +77,9 @@ def draw(plot: Plot) -> str:
         axes.grid(axis="y", color=grey, alpha=0.25, linewidth=0.7)
         axes.spines[["top", "right", "left"]].set_visible(False)
         axes.tick_params(length=0)
-        if len(plot.lines) > 1:
-            axes.legend(frameon=False, fontsize=8, labelcolor="linecolor", handlelength=0.8)
+        if plot.share:
+            axes.set_ylim(-0.03, 1.03)
+        axes.legend(frameon=False, fontsize=8, labelcolor="linecolor", handlelength=0.8)
         drawn = io.StringIO()
         figure.savefig(drawn, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     return drawn.getvalue()[drawn.getvalue().index("<svg") :]

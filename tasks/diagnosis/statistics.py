@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 CONFIDENCE = 0.95
+NOISE = 1e-9  # below it a mean or an error is what floating point leaves of 0
 
 
 def bounds(count: int, of: int) -> tuple[float, float]:
@@ -43,7 +44,9 @@ def change(earlier: pd.DataFrame, later: pd.DataFrame, column: str) -> tuple[flo
         return math.nan, 0.0
     mean = sum(groups * difference for groups, difference, _ in counted) / total
     error = math.sqrt(sum((groups / total) ** 2 * variance for groups, _, variance in counted))
-    return mean, (mean / error if error else math.copysign(math.inf, mean) if mean else 0.0)
+    if abs(mean) < NOISE:
+        return 0.0, 0.0
+    return mean, mean / error if error > NOISE else math.copysign(math.inf, mean)
 
 
 def median(values: Sequence[float]) -> float:
