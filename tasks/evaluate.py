@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tasks.agent.toolbox.serving import serving
 from tasks.contract import Figures, Stage, main
@@ -16,17 +17,25 @@ from tasks.evaluation import jobs
 from tasks.params import Playing
 from tasks.retrieval.index import manifest
 
+if TYPE_CHECKING:
+    from tasks.evaluation.ability import Choices
+
+SOURCES = Path("data/sources")  # where evaluate.ability.file starts; DVC watches this folder for the stage
+
 
 def run(stage: Stage) -> Figures:
     import pyarrow.parquet as pq
 
-    from tasks.evaluation import climb, figures, playing, report
+    from tasks.evaluation import ability, climb, figures, outside, playing, report
     from tasks.training.steps import read_steps
 
     params, settings = stage.params, stage.params.evaluate
     index, folder = stage.input("index"), Path("checkpoints", stage.fingerprint())
     manifest.require_corpus(index, stage.input("ingest", "corpus.parquet"))
     sections, models = Playing.of(params), _models(stage)
+    folders = {model.name: model.folder for model in models}
+    outside.check(settings.outside, folders)
+    asked = _multiple_choice(stage)
     with serving(sections, index=index, say=stage.say) as ready:
         table = playing.Table(stage.input("ingest", "test.parquet"), index, ready, params.seed)
         played = playing.play(models, table, settings, folder=folder, say=stage.say)
@@ -39,6 +48,10 @@ def run(stage: Stage) -> Figures:
     found["digests"] = {model.name: model.digest for model in models if model.digest is not None}
     for line in figures.lines(found):
         stage.say(line)
+    # Commands of their own come first: this process takes no GPU memory before it scores choices.
+    found["outside"] = outside.run(settings.outside, folders, folder=folder / "outside", say=stage.say)
+    if asked:
+        found["ability"] = ability.measure(folders, asked, confidence=settings.confidence, say=stage.say)
     found |= report.publish(
         stage.out,
         figures=found,
@@ -52,6 +65,22 @@ def run(stage: Stage) -> Figures:
     for output in sorted(stage.out.iterdir()):
         stage.track.log_artifact(output)
     return found
+
+
+def _multiple_choice(stage: Stage) -> list[Choices]:
+    """The questions of `evaluate.ability`; none where it asks for none."""
+    import pyarrow.parquet as pq
+
+    from tasks.evaluation import ability
+    from tasks.qa import practice
+
+    wanted, seed = stage.params.evaluate.ability, stage.params.seed
+    if wanted is None:
+        return []
+    if wanted.file is not None:
+        return ability.read(SOURCES / wanted.file, wanted.questions, seed)
+    titles = pq.read_table(stage.input("ingest", "corpus.parquet"), columns=["title"])["title"]
+    return ability.generated.questions(practice.spare_names(set(titles.to_pylist())), wanted.questions, seed)
 
 
 def _models(stage: Stage) -> list[jobs.Model]:

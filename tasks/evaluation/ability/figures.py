@@ -12,44 +12,38 @@ from tasks.evaluation.ability.questions import Choices
 from tasks.evaluation.ability.scoring import likelihoods
 from tasks.evaluation.intervals import mcnemar, rate_difference, rate_interval
 
+BEFORE, AFTER = "base", "rl"  # the models of which one may have lost what the other could
+
 
 def measure(
-    models: Mapping[str, Path],
-    questions: Sequence[Choices],
-    *,
-    before: str,
-    after: str,
-    confidence: float,
-    say: Callable[[str], None],
+    models: Mapping[str, Path], questions: Sequence[Choices], *, confidence: float, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Put the questions to models.
+    """Put the questions to the models before and after training.
 
     Args:
-        models: folder by name.
+        models: folder by name; those of `BEFORE` and `AFTER` are asked.
         questions: at least one.
-        before: the model that the drop is counted from.
-        after: the one that may have lost something.
         confidence: level of the intervals, in (0, 1).
         say: takes a line of progress.
 
     Returns:
         `{"n", "models": {MODEL: {"accuracy", "accuracy_norm": {"mean", "low", "high"}}}, "drop", "drop_low",
-        "drop_high", "drop_p"}`; the drop is of the accuracy, `before` minus `after`, on the same questions
+        "drop_high", "drop_p"}`; the drop is of the accuracy, before minus after, on the same questions
     """
     right = {}
     found: dict[str, Any] = {"n": len(questions), "models": {}}
-    for name, folder in models.items():
-        scores = likelihoods(folder, questions)
+    for name in (BEFORE, AFTER):
+        scores = likelihoods(models[name], questions)
         right[name] = correct(questions, scores)
         accuracies = {"accuracy": right[name], "accuracy_norm": correct(questions, scores, norm=True)}
         found["models"][name] = {key: rate_interval(of, confidence).plain() for key, of in accuracies.items()}
         say(f"ability: {name}: {right[name].mean():.3f} of {len(questions):,} multiple-choice questions right")
-    drop = rate_difference(right[before] - right[after], confidence)
+    drop = rate_difference(right[BEFORE] - right[AFTER], confidence)
     return found | {
         "drop": drop.mean,
         "drop_low": drop.low,
         "drop_high": drop.high,
-        "drop_p": mcnemar(right[before], right[after]),
+        "drop_p": mcnemar(right[BEFORE], right[AFTER]),
     }
 
 

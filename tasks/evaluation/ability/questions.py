@@ -10,6 +10,7 @@ from typing import Any
 
 from tasks.errors import InputError
 from tasks.qa.reading import RowError, fields, json_text, kind
+from tasks.qa.reading.opening import no_rows
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def read(path: Path, count: int, seed: int) -> list[Choices]:
         seed: of the draw.
 
     Raises:
-        InputError: the file can't be read, or a line is no such question.
+        InputError: the file can't be read or is empty, or a line is no such question.
     """
     found = []
     for origin, row in json_text.json_lines(path):
@@ -56,6 +57,8 @@ def read(path: Path, count: int, seed: int) -> list[Choices]:
             found.append(_question(row, origin))
         except RowError as error:
             raise InputError(error.message, where=origin, mend="mend the line, or take it out") from None
+    if not found:
+        raise no_rows(path)
     if len(found) <= count:
         return found
     drawn = sorted(random.Random(f"{seed}:ability").sample(range(len(found)), count))
