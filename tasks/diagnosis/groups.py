@@ -14,6 +14,8 @@ from tasks.diagnosis.statistics import bounds
 # Share of groups without signal from which on a run mostly computes for nothing: the field's checklist asks for more
 # than half of the groups to be effective (the gate's preset `production`; DAPO, Yu et al. 2025, samples until all are).
 MOST = 0.5
+SATURATED = 0.95  # success of the first validation, on what RL plays, from which on there is nothing left to learn
+QUESTIONS = 8  # of a validation, below which that is not said
 Kind = Literal["all right", "all in form only", "all wrong", "equal though some are right"]
 KINDS: dict[Kind, str] = {
     "all right": (
@@ -66,6 +68,7 @@ def groups(data: RunData) -> Finding:
             )
     else:
         look.good(f"{text}; more than {MOST:.0%} would be too many")
+    _saturated(look, data)
     lines: dict[str, Points] = {
         kind: [
             (int(step), float(share)) for step, share in (table["kind"] == kind).groupby(table["step"]).mean().items()
@@ -75,6 +78,19 @@ def groups(data: RunData) -> Finding:
     }
     look.plot = Plot("share of the groups with equal rewards, by kind", lines) if lines else None
     return look.finding()
+
+
+def _saturated(look: Look, data: RunData) -> None:
+    """Whether the policy was right before the first step, greedily; sampled, it may still differ within a group."""
+    if data.validations is None or data.rollouts is None:
+        return
+    first = data.validations[data.validations["step"] == data.validations["step"].min()]
+    played = first[first["data_source"].isin(data.rollouts["data_source"].unique())]
+    if played["step"].min() >= data.trained[0] or len(played) < QUESTIONS:
+        return
+    success = played["success"].mean()
+    text = f"of what RL plays, {success:.0%} of the validation's questions were right before the first step"
+    look.judge(success >= SATURATED, text, KINDS["all right"])
 
 
 def table_of(rollouts: pd.DataFrame) -> pd.DataFrame:

@@ -139,6 +139,12 @@ def all_right(run) -> None:
 
 
 @plants("groups")
+def solved_before(run) -> None:
+    run.rollouts = [one for one in run.rollouts if one["hops"] == 1]
+    run.rows = [row for row in run.rows if row["extra_info"]["hops"] == 1]
+
+
+@plants("groups")
 def form_only(run) -> None:
     for number, one in enumerate(run.rollouts):
         answer(one, f"Nowhere {number % 17}", right=False)
