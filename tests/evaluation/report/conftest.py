@@ -1,5 +1,4 @@
-import os
-import shutil
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -7,10 +6,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from tasks.errors import InputError
 from tasks.evaluation import metrics, report
+from tasks.evaluation.report.picture import open_browser
 from tasks.params.judging import Report
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 VALIDATION = {
     "0": {"one-hop": {"em": 0.9, "searches": 1.0, "n": 10}, "all": {"em": 0.9, "searches": 1.0, "n": 10}},
     "2": {"one-hop": {"em": 1.0, "searches": 1.5, "n": 10}, "all": {"em": 1.0, "searches": 1.5, "n": 10}},
@@ -23,17 +23,13 @@ STEPS = [
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """A real browser without a window: FORAGER_BROWSER, or Chromium on the PATH."""
-    api = pytest.importorskip("playwright.sync_api", reason="drives the browser: pip install playwright")
-    found = os.environ.get("FORAGER_BROWSER") or next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found is None:
-        pytest.skip("no browser: apt-get install chromium, or name one in FORAGER_BROWSER")
-    # Chromium's sandbox refuses to work for root, as which containers run.
-    options = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=found, args=options)
-        yield chromium
-        chromium.close()
+    """A real browser without a window."""
+    with contextlib.ExitStack() as stack:
+        try:
+            browser = stack.enter_context(open_browser())
+        except InputError as error:
+            pytest.skip(str(error))
+        yield browser
 
 
 @pytest.fixture

@@ -101,6 +101,41 @@ def test_it_says_the_figures(page, trajectories) -> None:
     assert "hops: 2" in words and "source: hotpotqa" in words
 
 
+def test_figures_beyond_the_questions_are_shown_where_there_are_any(tmp_path: Path, trajectories) -> None:
+    frame = trajectories({"base": 0.1, "rl": 0.8})
+    figures = metrics.summarise(frame, confidence=0.95, resamples=50, seed=0)
+    bare = Page(written(tmp_path / "r.html", frame, figures)).text
+    assert not any(heading in bare for heading in ("pass@", "General ability", "benchmarks", "repeat", "audit sheet"))
+    at = {"mean": 0.5, "low": 0.4, "high": 0.62}
+    figures |= {
+        "pass_at": {"rl": {"1": at, "8": at}},
+        "ability": {
+            "n": 300, "models": {"rl": {"accuracy": at}}, "drop": 0.011, "drop_low": -0.022, "drop_high": 0.033
+        },
+        "outside": {"bench": {"rl": {"em": 0.125, "f1": 61}}},
+        "repeat": {"rl": {"answers_sha256": "ab12", "max_num_seqs": 256}},
+        "batch_check": {"max-seqs-8": {"questions": 50, "answers_changed": 1, "trajectories_changed": 2}},
+        "audit": {"n": 100, "flagged": 7},
+    }  # fmt: skip
+    words = " ".join(Page(written(tmp_path / "r.html", frame, figures)).text.split())
+    for said in (
+        "Model pass@1 pass@8 RL 50.0 40.0 to 62.0",
+        "300 multiple-choice questions by log-likelihood, in per cent. Lost from base to RL: +1.1 points [-2.2, +3.3].",
+        "bench RL em 0.125, f1 61",
+        "RL ab12",
+        "RL, batches of 8 1 of 50 answers and 2 whole trajectories are others",
+        "The 100 with the highest reward are on the audit sheet beside this page, audit.html",
+    ):
+        assert re.sub(r"\s", "", said) in re.sub(r"\s", "", words)
+
+
+def test_a_slice_of_each_kind_and_every_figure_has_its_place(page) -> None:
+    parsed, _ = page({"sft": 0.4, "rl": 0.8})
+    words = " ".join(parsed.text.split())
+    assert all(name in words for name in ("hops: 1", "source: nq", "type: bridge"))
+    assert all(name in words for name in ("Answered %", "Gold found %", "Tokens written", "Tokens in all"))
+
+
 def test_an_interval_round_zero_is_called_no_difference(page) -> None:
     parsed, _ = page({"sft": 1.0, "rl": 1.0})
     assert "no difference is shown" in parsed.text
