@@ -19,7 +19,7 @@ export ACCELERATOR PYTHON TORCH_INDEX PREFECT_PORT MLFLOW_PORT
 RUN := PATH="$(CURDIR)/$(BIN):$$PATH" env -u PYTHONDONTWRITEBYTECODE -u PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train-and-eval contrasts test test-slow lint up down ui lineage picture enforce clean
+.PHONY: help setup train-and-eval contrasts test test-slow lint up down ui lineage picture screenshot enforce clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -57,6 +57,9 @@ lineage: setup ## where the champion comes from (python -m tasks.lineage VERSION
 
 picture: setup ## draw docs/images/climb.png: exact match and searches over the steps of the last RL run
 	@$(RUN) python -m tasks.evaluation.climb
+
+screenshot: setup ## docs/images/report.png: the viewer of the last evaluation's report (needs Chromium)
+	@$(RUN) python -m tasks.evaluation.report.picture
 
 enforce: setup ## exit 1 when the gate's last decision was: rejected
 	@$(RUN) python -m tasks.gate --enforce

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 
@@ -139,3 +140,9 @@ def test_what_the_record_says_itself() -> None:
     assert flags_of(row(answer_blocks=2)) == ["several_answers"]
     assert flags_of(row(searches=0)) == ["no_search"]
     assert flags_of(row(searches=0, success=0.0)) == []
+
+
+def test_the_page_says_what_each_flag_means() -> None:
+    page = (Path(__file__).parents[3] / "docs/report.md").read_text(encoding="utf-8")
+    for name, flag in FLAGS.items():
+        assert f"| `{name}` | {flag.meaning.replace('|', chr(92) + '|')} |" in page
