@@ -35,7 +35,7 @@ def coverage(draw: Draw, true: float, interval: Callable[[np.ndarray, int], Inte
 
 
 def bootstrap(number: int) -> Bootstrap:
-    return Bootstrap(1 - LEVEL, 1000, number)
+    return Bootstrap(1 - LEVEL, 500, number)
 
 
 def of_rate(values: np.ndarray, number: int) -> Interval:
