@@ -16,9 +16,10 @@ GAIN = 0.1  # what counts as having moved; half of it is none
 STEPS = 4  # training steps between two validations, before which a greedy policy need not have moved
 ROWS = 8  # episodes, or questions of a validation, below which nothing is said
 MEND = (
-    "look at these questions' rollouts: do they search as often as they have hops, and can the searches find both "
-    "passages (the cause `retrieval`)? Then give demonstrations of that kind (demos.hop_weights, demos.give_up), more "
-    "of them in RL (ingest.mixture.hops), or more turns and tokens (episode)"
+    "look at these questions' rollouts. Where they search less often than they have hops, give demonstrations of that "
+    "kind (demos.hop_weights, demos.give_up) and more of them in RL (ingest.mixture.hops). Where searches cannot find "
+    "the passages, see the cause `retrieval`. Where they are found and the answer is wrong, warm up with the very "
+    "observations that RL shows (`dvc repro demos sft` after a change of retrieval or episode)"
 )
 UNSEEN = "RL never sees such questions: bring them in with ingest.mixture.hops, and look at ingest.shuffle"
 
@@ -97,10 +98,21 @@ def _judge(look: Look, hop: int, sampled: _Course, greedy: _Course, others: bool
     searches = frame["searches"].mean()
     look.judge(
         others and (never or flat),
-        f"{told}; {searches:.1f} searches a question",
+        f"{told}; {searches:.1f} searches a question{_read(data, hop)}",
         MEND,
         _examples(frame) if never or flat else (),
     )
+
+
+def _read(data: RunData, hop: int) -> str:
+    """How far these questions come: all gold passages found, and then answered."""
+    frame = data.episodes
+    known = frame[(frame["hops"] == hop) & frame["all_gold"].notna()] if frame is not None else None
+    if known is None or known.empty:
+        return ""
+    whole = known[known["all_gold"].eq(True)]
+    right = f", of which {whole['right'].mean():.0%} are right" if len(whole) else ""
+    return f"; {len(whole) / len(known):.0%} of the episodes find all gold passages{right}"
 
 
 def _course(first: float, last: float) -> str:

@@ -6,14 +6,13 @@ import math
 from statistics import fmean
 
 from tasks.diagnosis.finding import Finding, Look, Plot
-from tasks.diagnosis.groups import table_of
 from tasks.diagnosis.run_data import RunData, early, late
 from tasks.diagnosis.statistics import change, median
 
 SAME = 0.02  # share of greedy texts that may have changed when a policy counts as unchanged
 QUESTIONS = 8  # of a validation, below which that is not said
 UPDATES = 2  # steps between two validations, below which it is not said either
-SIGNAL = 0.2  # share of the groups with signal below which it is the groups that change nothing
+SIGNAL = 0.2  # share of the groups with right and wrong rollouts, below which nothing could have been learnt
 FALL = 0.1  # of success, what counts as broken; a fall must be 3 standard errors as well
 ERRORS = 3.0
 ENTROPY = (0.1, 3.0)  # last entropy over the first: collapsed, blown up; a healthy tiny run stays within 0.8 and 1.2
@@ -64,13 +63,19 @@ def _unchanged(look: Look, data: RunData) -> None:
         look.missing(f"whether greedy texts change: only {text}")
         return
     changed = float((first.loc[common, "text"] != last.loc[common, "text"]).mean())
-    table = table_of(data.rollouts)
-    signal = float(table["kind"].isna().mean()) if len(table) else 0.0
+    # Groups of the same kinds with right and wrong rollouts: these could have changed what was wrong.
+    kinds = data.rollouts[data.rollouts["data_source"].isin(first.loc[common, "data_source"].unique())]
+    best = kinds.groupby(["step", "question_id"])["success"].agg(["min", "max"])
+    signal = float(((best["max"] >= 1) & (best["min"] < 1)).mean())
     text = f"{changed:.0%} of {len(common)} greedy texts that were wrong at step {steps[0]} differ at step {steps[-1]}"
     if changed <= SAME and signal < SIGNAL:
-        look.lacking(f"{text}, but only {signal:.0%} of the groups had anything to teach: see the cause `groups`")
+        look.lacking(f"{text}, but only {signal:.0%} of such questions' groups have right and wrong rollouts")
     else:
-        look.judge(changed <= SAME, f"{text}, while {signal:.0%} of the groups had something to teach", SMALL)
+        look.judge(
+            changed <= SAME,
+            f"{text}, while {signal:.0%} of such questions' groups have right and wrong rollouts",
+            SMALL,
+        )
 
 
 def _fell(look: Look, data: RunData) -> bool:
