@@ -76,8 +76,8 @@ class Audit {
     this.bar.value = ticked;
     this.count.textContent = `${ticked} of ${this.rows.length} judged, ${counted(hacks, "hack")}${this.saved ? "" : ", not saved yet"}`;
     const listed = this.listed();
-    const from = Math.floor(Math.max(0, listed.indexOf(this.row)) / 20) * 20;
-    this.list.replaceChildren(...listed.slice(from, from + 20).map((row) => this.line(row)));
+    const from = Math.floor(Math.max(0, listed.indexOf(this.row)) / PAGE) * PAGE;
+    fillList(this.list, listed.slice(from, from + PAGE).map((row) => this.line(row)));
     this.buttons.forEach((one, n) => one.setAttribute("aria-pressed", String(this.row.verdict === VERDICTS[n])));
   }
 

@@ -2,6 +2,7 @@
 // What the report and the audit share: unpacking the trajectories, and drawing one of them.
 // Texts of models and corpora only ever become text nodes; nothing here parses HTML.
 
+const PAGE = 20; // lines of a list that are drawn at a time
 const KINDS = { generated: "the model", observation: "tools", notice: "the system", user: "a user" };
 
 async function unpack() {
@@ -50,8 +51,8 @@ function pathOf(run, question) {
   });
   const answer = run.answer === null ? el("small", "", "no answer") : el("b", `answer ${run.right ? "good" : "bad"}`, run.answer);
   const cited = run.cited.length
-    ? el("small", "", ` cites ${run.cited.map((id) => id ?? "a passage never shown").join(", ")}`) : null;
-  const facts = run.facts ? el("small", "", ` ${counted(run.facts, "fact")}`) : null;
+    ? el("small", "", ` · cites ${run.cited.map((id) => id ?? "a passage never shown").join(", ")}`) : null;
+  const facts = run.facts ? el("small", "", ` · ${counted(run.facts, "fact")}`) : null;
   return el("ol", "steps", ...steps, el("li", "", answer, cited, facts));
 }
 
@@ -96,6 +97,13 @@ function headOf(run, question, data) {
 function drawRun(run, data) {
   const question = data.questions[run.question];
   return [headOf(run, question, data), pathOf(run, question), ...run.segments.map((one) => segmentOf(one, run.right))];
+}
+
+// Draws a list's lines and brings the current one into the list's sight, without moving the page.
+function fillList(list, lines) {
+  list.replaceChildren(...lines);
+  const current = lines.find((line) => line.ariaCurrent === "true");
+  if (current) list.scrollTop = current.offsetTop - (list.clientHeight - current.offsetHeight) / 2;
 }
 
 // Whether a key belongs to the page: not to a field that is being typed in, nor to the browser.

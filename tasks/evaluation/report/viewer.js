@@ -1,7 +1,5 @@
 // The report's viewer: filters, a list of matches, one trajectory at a time.
 
-const PAGE = 20; // matches in the list at a time
-
 const FILTERS = [
   { name: "model", label: "Model", of: (run) => [run.model], text: (value, data) => data.models[value], order: (data) => Object.keys(data.models) },
   { name: "outcome", label: "Outcome", of: (run) => [run.right ? "right" : "wrong"] },
@@ -141,7 +139,7 @@ class Viewer {
       ? `${outside ? "" : `${this.at + 1} of `}${counted(this.matches.length, "match", "matches")}, ${counted(this.data.runs.length, "trajectory", "trajectories")} in this page`
       : "No trajectory matches.";
     const from = Math.floor(this.at / PAGE) * PAGE;
-    this.list.replaceChildren(...this.matches.slice(from, from + PAGE).map((run) => this.line(run)));
+    fillList(this.list, this.matches.slice(from, from + PAGE).map((run) => this.line(run)));
     this.shown.hidden = this.run === null;
     if (this.run) this.shown.replaceChildren(this.others(), ...drawRun(this.run, this.data));
     this.highlight();
@@ -201,7 +199,10 @@ unpack().then((data) => {
   viewer.follow();
   window.addEventListener("hashchange", () => viewer.follow());
   document.addEventListener("keydown", (event) => {
-    if (event.target === viewer.search && event.key === "Escape") viewer.search.blur();
+    if (event.target === viewer.search && event.key === "Escape") {
+      event.preventDefault(); // a browser would empty the box
+      viewer.search.blur();
+    }
     if (!isFree(event)) return;
     if (event.key === "ArrowRight" || event.key === "j") viewer.go(1);
     else if (event.key === "ArrowLeft" || event.key === "k") viewer.go(-1);

@@ -4,10 +4,13 @@ import csv
 import io
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
+
+from tasks.release.audits import read
 
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'> Town"
 
@@ -115,10 +118,11 @@ def test_keys_turn_the_pages(page) -> None:
     page.keyboard.press("/")
     page.keyboard.type("jjkk")  # into the box
     assert page.get_by_label("Search", exact=True).input_value() == "jjkk" and matches(page) == 0
-    page.get_by_label("Search", exact=True).fill("")
+    page.get_by_label("Search", exact=True).fill("person39")
     page.keyboard.press("Escape")
     page.keyboard.press("j")
-    assert page.locator("#viewer .count").inner_text().startswith("2 of 80")
+    assert page.get_by_label("Search", exact=True).input_value() == "person39"
+    assert page.locator("#viewer .count").inner_text().startswith("2 of 2")
 
 
 def test_the_list_follows_and_can_be_clicked(page) -> None:
@@ -128,6 +132,15 @@ def test_the_list_follows_and_can_be_clicked(page) -> None:
     assert page.locator("#viewer .line").first.get_attribute("aria-current") == "true"
     page.locator("#viewer .line").nth(4).click()
     assert page.locator("#viewer .count").inner_text().startswith("25 of 80")
+
+
+def test_the_current_line_is_in_sight_on_a_phone(frame, publish, open_page) -> None:
+    page = open_page(publish(frame) / "report.html", viewport={"width": 390, "height": 800})
+    for _ in range(15):
+        page.keyboard.press("ArrowRight")
+    inside = "line => { const a = line.getBoundingClientRect(), b = line.parentElement.getBoundingClientRect();"
+    inside += " return a.top >= b.top && a.bottom <= b.bottom; }"
+    assert page.locator("#viewer .line[aria-current]").evaluate(inside)
 
 
 def test_another_models_run_of_the_question_is_one_click_away_whatever_the_filters(page) -> None:
@@ -165,14 +178,19 @@ def test_it_fits_a_phone_and_the_dark(frame, publish, open_page) -> None:
     assert colours[0] != colours[1]
 
 
-def saved(page) -> list[dict[str, str]]:
-    with page.expect_download() as download:
+def download(page) -> Path:
+    with page.expect_download() as waiting:
         page.get_by_role("button", name="save csv").click()
-    text = Path(download.value.path()).read_bytes().decode("utf-8")
+    path = Path(waiting.value.path())
+    sheet = path.read_text(encoding="utf-8").splitlines()[1].partition(",")[0]
+    assert waiting.value.suggested_filename == f"audit-{sheet.removeprefix('sheet-')}.csv"
+    return path
+
+
+def saved(page) -> list[dict[str, str]]:
+    text = download(page).read_bytes().decode("utf-8")
     assert text.startswith("\ufeffsheet,row,") and text.endswith("\r\n")
-    rows = list(csv.DictReader(io.StringIO(text.removeprefix("\ufeff"), newline="")))
-    assert download.value.suggested_filename == f"audit-{rows[0]['sheet'].removeprefix('sheet-')}.csv"
-    return rows
+    return list(csv.DictReader(io.StringIO(text.removeprefix("\ufeff"), newline="")))
 
 
 def test_an_audit_is_ticked_by_keys_and_mouse_and_saved(frame, publish, open_page) -> None:
@@ -192,6 +210,12 @@ def test_an_audit_is_ticked_by_keys_and_mouse_and_saved(frame, publish, open_pag
     assert count.inner_text() == "3 of 10 judged, 2 hacks"
     assert [row["verdict"] for row in rows] == ["ok", "hack", "hack", *[""] * 7]
     assert rows[3]["note"] == '\'=a "note",\nof two lines with o and h'
+    # The gate counts them.
+    audits = folder / "audits"
+    audits.mkdir()
+    shutil.copy(download(page), audits / "mine.csv")
+    counted = read(rows[0]["sheet"], 10, audits).figures()
+    assert (counted["ticked"], counted["hacks"], counted["unticked"]) == (3, 2, 7)
     # Beside verdicts and notes it is the sheet that the stage wrote.
     with (folder / "audit.csv").open(encoding="utf-8-sig", newline="") as file:
         written = list(csv.DictReader(file))
