@@ -9,11 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tasks.agent.rewards import SCORERS
 from tasks.qa.suite import form
 from tasks.qa.suite.answers import answer_fault
 
 _SEARCH = "search"
 _TARGET = "reward_model.ground_truth.target"
+_SCORER = "reward_model.ground_truth.scorer"
 _TRUTHS = (f"{_TARGET}[]", _TARGET, "reward_model.ground_truth[]", "reward_model.ground_truth")
 
 
@@ -51,10 +53,23 @@ def row_faults(
         note(pc.not_equal(columns["style"], "rule"), f"{paths['style']}: not 'rule'")
     if "hops" in columns:
         note(pc.less(columns["hops"], 1), f"{paths['hops']}: below 1")
+    note(_unknown_scorer(batch, columns), f"{_SCORER}: not one of {', '.join(SCORERS)}")
     truths = _truth_faults(batch, columns)
     for row, (prompt, question) in enumerate(zip(prompts, questions, strict=True)):
         faults[row] = faults[row] or form.question_fault(prompt, question) or truths[row]
     return faults
+
+
+def _unknown_scorer(batch: pa.RecordBatch, columns: Mapping[str, pa.Array]) -> pa.Array:
+    """For each row whether environment `search` would not know the scorer that it names; a row may name none."""
+    of = form.leaves(batch.schema).get(_SCORER)
+    if of is None:
+        return pa.nulls(batch.num_rows, pa.bool_())
+    named = form.column(batch, _SCORER)
+    known = pa.array([*SCORERS, None], pa.string())
+    unknown = pc.invert(pc.is_in(named.cast(pa.string()), known)) if form.fits(of, "text") else named.is_valid()
+    environment = columns.get("environment")
+    return unknown if environment is None else pc.and_(unknown, pc.equal(environment, _SEARCH))
 
 
 def _truth_faults(batch: pa.RecordBatch, columns: Mapping[str, pa.Array]) -> list[str | None]:

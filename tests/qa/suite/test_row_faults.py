@@ -49,6 +49,31 @@ def test_the_reward_compares_with_the_golden_answers(row, write_rows, target, fa
     assert faults(path, stage=False) == [None, fault]
 
 
+@pytest.mark.parametrize(
+    ("scorers", "wrong"),
+    [
+        (["gaia", "squad", None], set()),
+        (["gaia", "gai", ""], {1, 2}),
+        ([None, None, None], set()),
+        ([1, None, 2], {0, 2}),
+    ],
+)
+def test_a_scorer_that_there_is_not_is_told(row, tmp_path, scorers, wrong):
+    rows = [row(["Paris", "Lutetia"]) for _ in scorers]
+    for one, scorer in zip(rows, scorers, strict=True):
+        one["reward_model"]["ground_truth"]["scorer"] = scorer
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "t.parquet")
+    told = "reward_model.ground_truth.scorer: not one of squad, gaia"
+    assert faults(tmp_path / "t.parquet", stage=False) == [told if n in wrong else None for n in range(3)]
+
+
+def test_another_environments_scorers_are_its_own(row, tmp_path):
+    made = row(["Paris", "Lutetia"], environment="sums")
+    made["reward_model"]["ground_truth"]["scorer"] = "sum"
+    pq.write_table(pa.Table.from_pylist([made]), tmp_path / "t.parquet")
+    assert faults(tmp_path / "t.parquet", stage=False) == [None]
+
+
 def test_what_is_wrong_with_both_is_told_of_the_answers(row, write_rows):
     assert faults(write_rows("train", [row(["nan"], ["nan"]), row(["x"], [""])])) == [None, None]
 
