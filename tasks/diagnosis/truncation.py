@@ -11,12 +11,15 @@ from tasks.diagnosis.retrieval import ENOUGH, READABLE, full_observations
 from tasks.diagnosis.run_data import GENERATED, RunData, late
 
 CUT = 0.1  # share of the episodes that a budget ends; more bend what is learnt (DAPO, Yu et al. 2025, section 3.4)
+FILLED = 0.95  # of episode.max_response_tokens: an answer takes more than what is left
+NO_ROOM = 0.5  # share of the episodes that search as often as they must and fill the response
 ONE_CALL = ("search-r1", "research")  # protocols in which a turn makes one call
 REASONS = {
     "length": "raise episode.max_response_tokens or episode.max_turn_tokens, whichever the rollouts fill",
     "turns": "raise episode.max_turns, or set episode.force_answer: true",
     "deadline": "raise rl.deadline_seconds, or find out which tool is slow (tool_latencies in the rollout log)",
 }
+ROOM_MEND = "raise episode.max_response_tokens: it holds what is generated and what is shown of all turns together"
 OBSERVATION_MEND = "raise episode.max_observation_tokens and episode.max_response_tokens, or lower retrieval.topk"
 
 
@@ -38,6 +41,7 @@ def truncation(data: RunData) -> Finding:
         if len(babble):
             text += f"; {len(babble) / len(frame):.1%} more wrote on without asking for anything, which no budget mends"
         look.judge(share > CUT, text, mend, _examples(cut))
+    _room(look, data, frame)
     _observations(look, data, frame)
     _prompts(look, data, frame)
     cuts = frame["stop_reason"].isin(REASONS).groupby(frame["step"]).mean()
@@ -73,6 +77,25 @@ def _under_way(ended: pd.DataFrame, data: RunData) -> pd.Series:
     return pd.Series(
         [under_way(*pair) for pair in zip(ended["asked"], ended["parts"], strict=True)], ended.index, dtype=bool
     )
+
+
+def _room(look: Look, data: RunData, frame: pd.DataFrame) -> None:
+    """Of each number of hops, the episodes that search so often: whether the response has room for it.
+
+    Budgets that just suffice cut the last observation or the answer, and hardly any episode ends by length.
+    """
+    limit = data.param("episode.max_response_tokens")
+    if limit is None:
+        return
+    filled = frame["response_mask"].map(len) >= FILLED * limit
+    for hops in sorted(frame["hops"].unique()):
+        able = (frame["hops"] == hops) & (frame["searches"] >= hops)
+        if able.sum() >= ENOUGH:
+            share = filled[able].mean()
+            text = (
+                f"{share:.0%} of {able.sum():,} episodes with {hops} hops and as many searches fill all {limit} tokens"
+            )
+            look.judge(share > NO_ROOM, text, ROOM_MEND, _examples(frame[able & filled]))
 
 
 def _observations(look: Look, data: RunData, frame: pd.DataFrame) -> None:

@@ -201,6 +201,19 @@ def short_budget(run) -> None:
 
 
 @plants("truncation")
+def no_room(run) -> None:
+    # What two searches show just fills the response; the answer is cut to a token or two, and wrong.
+    run.params["episode"]["max_response_tokens"] = 64
+    for number, one in enumerate(run.rollouts):
+        if one["searches"] > 1:
+            parts = json.loads(one["segments"])
+            parts[1:4] = [{**part, "tokens": tokens} for part, tokens in zip(parts[1:4], (28, 5, 23), strict=False)]
+            one |= {"segments": json.dumps(parts), "response_mask": mask(parts)}
+            one["response_logprobs"] = [0.0] * len(one["response_mask"])
+            answer(one, f"Nowhere {number % 17}", right=False)
+
+
+@plants("truncation")
 def few_turns(run) -> None:
     run.params["episode"]["max_turns"] = 2
     for one in run.rollouts:
