@@ -38,6 +38,7 @@ _EFFORT = (
     ("response_tokens", "Tokens in all", False),
     ("tool_latency", "Seconds a call", False),
 )
+_EXAMPLE = 6_000  # characters of a segment before and after
 _NAMES = {"base": "Base", "sft": "SFT", "rl": "RL", "champion": "Champion"}
 _SLICES = {"hops-": "hops: ", "source-": "source: ", "type-": "type: "}
 
@@ -173,5 +174,5 @@ def _run(model: str, row: Any) -> dict[str, Any]:
         "facts": len(json.loads(row["facts"])),
         # pandas turns the None of an episode without an answer into NaN.
         "answer": None if pd.isna(row["answer"]) else row["answer"],
-        "segments": excerpts.segments(row),
+        "segments": [{**one, "pieces": excerpts.shorten(one["pieces"], _EXAMPLE)} for one in excerpts.segments(row)],
     }
