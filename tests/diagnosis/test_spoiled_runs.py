@@ -352,3 +352,28 @@ def test_a_healthy_run_is_healthy_however_short_it_is(recorded_run, tmp_path, st
     recorded_run.steps = [step for step in recorded_run.steps if step["step"] <= steps]
     found = findings(recorded_run, tmp_path)
     assert not {name for name, one in found.items() if one.verdict == "applies"}
+
+
+PARTS = ("params", "steps", "rollouts", "validations", "rows", "sanity", "index", "demos", "passages")
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_that_is_missing_is_no_cause_and_not_called_fine(recorded_run, tmp_path, part) -> None:
+    data = load(recorded_run.write(tmp_path))
+    setattr(data, part, {"params": {}, "steps": []}.get(part))
+    found = {one.cause: one for one in diagnose(data)}
+    assert "applies" not in {one.verdict for one in found.values()}
+    lacking = {
+        "steps": {"engine"},
+        "sanity": {"engine"},
+        "validations": {"learning-rate"},
+        "rollouts": set(CAUSES) - {"order"},
+    }
+    assert {name for name, one in found.items() if one.verdict == "not examined"} >= lacking.get(part, set())
+
+
+def test_one_episode_is_enough_to_say_little(recorded_run, tmp_path) -> None:
+    recorded_run.rollouts = recorded_run.episodes()[:1]
+    recorded_run.steps = []
+    found = findings(recorded_run, tmp_path)
+    assert "applies" not in {one.verdict for one in found.values()}
