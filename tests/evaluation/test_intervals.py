@@ -4,7 +4,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tasks.evaluation.intervals import Bootstrap, mcnemar, mean_interval, rate_interval, wilcoxon
+from tasks.evaluation.intervals import (
+    Bootstrap,
+    mcnemar,
+    mean_interval,
+    rate_difference,
+    rate_interval,
+    share_difference,
+    share_interval,
+    wilcoxon,
+)
 
 HOW = Bootstrap(confidence=0.95, resamples=2000, seed=0)
 
@@ -61,6 +70,33 @@ def test_where_bca_is_undefined_the_percentiles_are_taken() -> None:
 def test_paired_differences_always_have_an_interval_round_their_mean(values: list[float]) -> None:
     found = mean_interval(np.array(values), Bootstrap(0.95, 200, 0))
     assert -1 <= found.low <= found.mean <= found.high <= 1
+
+
+@given(st.lists(st.floats(0, 1) | st.sampled_from([0.0, 1.0]), min_size=1, max_size=30))
+def test_shares_have_an_interval_round_their_mean_within_their_bounds(values: list[float]) -> None:
+    how, shares = Bootstrap(0.95, 50, 0), np.array(values)
+    for found in (rate_interval(shares, 0.95), share_interval(shares, how)):
+        assert 0 <= found.low <= found.mean <= found.high <= 1
+    differences = shares - shares[::-1]
+    for found in (rate_difference(differences, 0.95), share_difference(differences, how)):
+        assert -1 <= found.low <= found.mean <= found.high <= 1
+
+
+def test_bonett_and_price_by_hand() -> None:
+    # 12 of 100 pairs won, 2 lost: (13 - 3) / 102 +- 1.96 sqrt((16 / 102 - (10 / 102)^2) / 102).
+    found = rate_difference(np.repeat([1.0, -1.0, 0.0], [12, 2, 86]), 0.95)
+    assert found.mean == pytest.approx(0.1)
+    assert (found.low, found.high) == pytest.approx((0.09804 - 0.07447, 0.09804 + 0.07447), abs=1e-4)
+
+
+def test_the_interval_of_scores_is_a_bootstrap_where_there_is_something_to_resample() -> None:
+    some, few = (np.repeat([0.5, 1.0, 0.0], [count, 100 - count, 40]) for count in (60, 0))
+    assert share_interval(some, HOW) == mean_interval(some, HOW)
+    assert share_interval(few, HOW) == mean_interval(few, HOW)
+    nearly = np.repeat([0.5, 1.0], [9, 91])
+    assert share_interval(nearly, HOW) == rate_interval(nearly, 0.95)
+    assert share_difference(nearly - 1, HOW) == rate_difference(nearly - 1, 0.95)
+    assert share_difference(some - 1, HOW) == mean_interval(some - 1, HOW)
 
 
 def test_mcnemar_by_hand() -> None:

