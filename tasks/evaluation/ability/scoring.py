@@ -1,8 +1,8 @@
 """Which choice a model finds likeliest: log-probabilities by transformers, with the weights as they were saved.
 
-Decided, and why: transformers instead of vLLM, whose log-probabilities are the same to float noise. It needs no engine's
-start, its context is the model's own instead of an episode's budgets, and a question is put through alone, with its
-choices as one batch: so its verdict depends on no other question.
+Decided, and why: transformers instead of vLLM, whose log-probabilities are the same to float noise. It needs no
+engine's start, its context is the model's own instead of an episode's budgets, and a question is put through alone,
+with its choices as one batch: so its verdict depends on no other question.
 """
 
 from __future__ import annotations
