@@ -118,7 +118,7 @@ def _hits(look: Look, data: RunData, frame: pd.DataFrame, named: int) -> None:
         look.judge(empty >= EMPTY, f"{empty:.0%} of {len(searches):,} searches bring nothing at all", INDEX_MEND)
         return
     parts = [
-        f"{hop} hops: {of['any_gold'].eq(True).mean():.0%} any, {of['all_gold'].eq(True).mean():.0%} all"
+        f"{hop} hop{'s' * (hop != 1)}: {of['any_gold'].eq(True).mean():.0%} any, {of['all_gold'].eq(True).mean():.0%} all"
         for hop, of in known.groupby("hops")
     ]
     share = known["any_gold"].eq(True).mean()

@@ -92,9 +92,7 @@ def _room(look: Look, data: RunData, frame: pd.DataFrame) -> None:
         able = (frame["hops"] == hops) & (frame["searches"] >= hops)
         if able.sum() >= ENOUGH:
             share = filled[able].mean()
-            text = (
-                f"{share:.0%} of {able.sum():,} episodes with {hops} hops and as many searches fill all {limit} tokens"
-            )
+            text = f"{share:.0%} of {able.sum():,} episodes of {hops} hop{'s' * (hops != 1)} and as many searches fill all {limit} tokens"
             look.judge(share > NO_ROOM, text, ROOM_MEND, _examples(frame[able & filled]))
 
 
