@@ -7,7 +7,7 @@ import math
 import pandas as pd
 
 from tasks.diagnosis.finding import Finding, Look, Plot
-from tasks.diagnosis.run_data import RunData, early, late
+from tasks.diagnosis.run_data import RunData, early, in_hops, late
 from tasks.diagnosis.statistics import change
 
 STUCK = 0.1  # success at or below which a number of hops counts as unsolved
@@ -35,7 +35,7 @@ def hops(data: RunData) -> Finding:
         {int(one) for part in (frame, data.validations) if part is not None for one in part["hops"].unique()}
     )
     if len(names) < 2:
-        look.missing(f"all questions have {names[0]} hop{'s' * (names[0] != 1)}: there is nothing to compare")
+        look.missing(f"all questions have {in_hops(names[0])}: there is nothing to compare")
         return look.finding()
     sampled = {hop: _sampled(frame[frame["hops"] == hop], data) for hop in names}
     greedy = {hop: _greedy(data, hop) for hop in names}
@@ -48,7 +48,7 @@ def hops(data: RunData) -> Finding:
     )
     for hop in names:
         _judge(look, hop, sampled[hop], greedy[hop], best >= SOLVED or moved >= GAIN, data)
-    lines = {f"{hop} hop{'s' * (hop != 1)}": _points(frame[frame["hops"] == hop]) for hop in names}
+    lines = {in_hops(hop): _points(frame[frame["hops"] == hop]) for hop in names}
     look.plot = Plot(
         "success of the rollouts by number of hops", {name: points for name, points in lines.items() if points}
     )

@@ -8,7 +8,7 @@ import pandas as pd
 
 from tasks.agent.rewards.answers import YES_NO, holds_answer, normalise
 from tasks.diagnosis.finding import Finding, Look, Plot
-from tasks.diagnosis.run_data import RunData
+from tasks.diagnosis.run_data import RunData, in_hops
 
 ORACLE = 0.8  # lowest share of questions whose gold is found with the gold titles as queries: the gate's `findable`
 NAMED = 0.8  # share of the searches for a gold passage's own title that must bring it: what the oracle does, at topk
@@ -118,7 +118,7 @@ def _hits(look: Look, data: RunData, frame: pd.DataFrame, named: int) -> None:
         look.judge(empty >= EMPTY, f"{empty:.0%} of {len(searches):,} searches bring nothing at all", INDEX_MEND)
         return
     parts = [
-        f"{hop} hop{'s' * (hop != 1)}: {of['any_gold'].eq(True).mean():.0%} any, {of['all_gold'].eq(True).mean():.0%} all"
+        f"{in_hops(hop)}: {of['any_gold'].eq(True).mean():.0%} any, {of['all_gold'].eq(True).mean():.0%} all"
         for hop, of in known.groupby("hops")
     ]
     share = known["any_gold"].eq(True).mean()

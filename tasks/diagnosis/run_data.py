@@ -77,6 +77,11 @@ class RunData:
         return [] if self.rollouts is None else sorted(int(step) for step in self.rollouts["step"].unique())
 
 
+def in_hops(hops: int) -> str:
+    """A number of hops in words."""
+    return f"{hops} hop{'s' * (int(hops) != 1)}"
+
+
 def late(frame: pd.DataFrame, steps: list[int]) -> pd.DataFrame:
     """The episodes of the later half of the steps."""
     return frame[frame["step"] >= steps[len(steps) // 2]]

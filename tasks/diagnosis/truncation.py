@@ -8,7 +8,7 @@ from tasks.agent import protocols
 from tasks.agent.rewards.answers import YES_NO, normalise
 from tasks.diagnosis.finding import Finding, Look, Plot
 from tasks.diagnosis.retrieval import ENOUGH, READABLE, full_observations
-from tasks.diagnosis.run_data import GENERATED, RunData, late
+from tasks.diagnosis.run_data import GENERATED, RunData, in_hops, late
 
 CUT = 0.1  # share of the episodes that a budget ends; more bend what is learnt (DAPO, Yu et al. 2025, section 3.4)
 FILLED = 0.95  # of episode.max_response_tokens: an answer takes more than what is left
@@ -92,7 +92,7 @@ def _room(look: Look, data: RunData, frame: pd.DataFrame) -> None:
         able = (frame["hops"] == hops) & (frame["searches"] >= hops)
         if able.sum() >= ENOUGH:
             share = filled[able].mean()
-            text = f"{share:.0%} of {able.sum():,} episodes of {hops} hop{'s' * (hops != 1)} and as many searches fill all {limit} tokens"
+            text = f"{share:.0%} of {able.sum():,} episodes of {in_hops(hops)} that search as often fill {limit} tokens"
             look.judge(share > NO_ROOM, text, ROOM_MEND, _examples(frame[able & filled]))
 
 
