@@ -25,7 +25,7 @@ CAUSES: dict[str, tuple[Callable[[RunData], Finding], tuple[str, ...]]] = {
     "engine": (engine, ()),
     "mask": (mask, ()),
     "tools": (tools, ()),
-    "retrieval": (retrieval, ("tools",)),
+    "retrieval": (retrieval, ("tools", "format")),
     "reward": (reward, ()),
     "learning-rate": (learning_rate, ("engine", "mask")),
     "truncation": (truncation, ("learning-rate", "mask")),

@@ -303,6 +303,16 @@ def no_warm_up(run) -> None:
         one |= {"reward": 0.0, "format_valid": False, "stop_reason": "length"}
 
 
+@plants("format")
+def random_queries(run) -> None:
+    # It searches, for what nobody asked: the index is sound.
+    no_warm_up(run)
+    for number, one in enumerate(run.rollouts):
+        one |= {"queries": [f"is a{number % 5}"], "searches": 1, "passage_ids": "[[]]"}
+        one["calls"] = json.dumps([{"tool": "search", "arguments": "is a", "seconds": 0.1, "failure": None}])
+        one["stop_reason"] = "invalid"
+
+
 @plants("tools")
 def failing_tool(run) -> None:
     for number, one in enumerate(run.episodes()):
