@@ -21,7 +21,7 @@ import yaml
 from hypothesis import HealthCheck, settings
 
 from tasks import params
-from tasks.contract import Stage
+from tasks.contract import SECTIONS, Stage
 from tasks.processes import end_with_parent
 
 ROOT = Path(__file__).parents[1]
@@ -52,6 +52,7 @@ class Track:
 def make_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Stage]:
     """A stage in an empty workspace; the defaults are overlaid by what a test names."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "dvc.yaml").write_text(yaml.safe_dump({"stages": {name: {"deps": []} for name in SECTIONS}}))
 
     def make(name: str, **top: Any) -> Stage:
         defaults = yaml.safe_load((ROOT / "params" / "defaults.yaml").read_text(encoding="utf-8"))

@@ -24,7 +24,6 @@ def stage(make_stage, question_row, write_corpus):
     def make(gold: bool = True, titles: bool = True, passages: list[tuple] = PASSAGES, **top: Any):
         section = {"build": ["bm25", "dense"], "dense": {"dimensions": 16}, **top.pop("index", {})}
         made = make_stage("index", index=section, **top)
-        Path("dvc.yaml").write_text("stages: {index: {deps: []}}")
         write_corpus(Path("data/ingest/corpus.parquet"), passages)
         for split, numbers in (("validation", (1, 2)), ("test", (3, 4, 5))):
             rows = []

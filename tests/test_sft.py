@@ -36,7 +36,6 @@ class Engine:
 @pytest.fixture
 def stage(make_stage, make_model: Callable[..., Path], build_index, question_row, monkeypatch) -> Any:
     made = make_stage("sft", sft={"max_steps": 0, "check_questions": 8})
-    Path("dvc.yaml").write_text("stages: {sft: {deps: []}}")
     Path("data/policy").mkdir()
     Path("data/policy/model").symlink_to(make_model())
     build_index(Path("data/index"), [("p", "T", "T is.", None)])
