@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from statistics import fmean
 
+from tasks.agent.rewards.groups import EPSILON
 from tasks.diagnosis.finding import Finding, Look, Plot
 from tasks.diagnosis.run_data import RunData, early, late
 from tasks.diagnosis.statistics import change, median
@@ -12,7 +13,7 @@ from tasks.diagnosis.statistics import change, median
 SAME = 0.02  # share of greedy texts that may have changed when a policy counts as unchanged
 QUESTIONS = 8  # of a validation, below which that is not said
 UPDATES = 2  # steps between two validations, below which it is not said either
-SIGNAL = 0.2  # share of the groups with right and wrong rollouts, below which nothing could have been learnt
+SIGNAL = 0.2  # share of the groups that pay right rollouts more than wrong ones, below which nothing could be learnt
 FALL = 0.1  # of success, what counts as broken; a fall must be 3 standard errors as well
 ERRORS = 3.0
 ENTROPY = (0.1, 3.0)  # last entropy over the first: collapsed, blown up; a healthy tiny run stays within 0.8 and 1.2
@@ -63,17 +64,20 @@ def _unchanged(look: Look, data: RunData) -> None:
         look.missing(f"whether greedy texts change: only {text}")
         return
     changed = float((first.loc[common, "text"] != last.loc[common, "text"]).mean())
-    # Groups of the same kinds with right and wrong rollouts: these could have changed what was wrong.
+    # Groups of the same kinds where right rollouts earn more than wrong ones: these could have changed what was wrong.
     kinds = data.rollouts[data.rollouts["data_source"].isin(first.loc[common, "data_source"].unique())]
-    best = kinds.groupby(["step", "question_id"])["success"].agg(["min", "max"])
-    signal = float(((best["max"] >= 1) & (best["min"] < 1)).mean())
+    earned = (
+        kinds.assign(right=kinds["success"] >= 1).groupby(["step", "question_id", "right"])["reward"].mean().unstack()
+    )
+    earned = earned.reindex(columns=[False, True])
+    signal = float((earned[True] > earned[False] + EPSILON).mean())
     text = f"{changed:.0%} of {len(common)} greedy texts that were wrong at step {steps[0]} differ at step {steps[-1]}"
     if changed <= SAME and signal < SIGNAL:
-        look.lacking(f"{text}, but only {signal:.0%} of such questions' groups have right and wrong rollouts")
+        look.lacking(f"{text}, but only {signal:.0%} of such questions' groups pay right rollouts more")
     else:
         look.judge(
             changed <= SAME,
-            f"{text}, while {signal:.0%} of such questions' groups have right and wrong rollouts",
+            f"{text}, while {signal:.0%} of such questions' groups pay right rollouts more",
             SMALL,
         )
 
