@@ -53,7 +53,7 @@ def run(stage: Stage) -> dict[str, Any]:
     ]
     figures = {name: read_json(stage.input(name, "figures.json")) for name in UPSTREAM["gate"]}
     if settings.half_width is not None:
-        _require_questions(settings.half_width, figures["evaluate"])
+        _require_questions(settings.half_width, figures)
     decision: dict[str, Any] = {}
     if any(threshold.reads(gating.AUDIT) for threshold in thresholds):
         decision["audit"] = figures[gating.AUDIT] = _ticks(stage, figures["evaluate"].get("audit"))
@@ -74,17 +74,16 @@ def run(stage: Stage) -> dict[str, Any]:
     return decision
 
 
-def _require_questions(width: float, evaluated: Mapping[str, Any]) -> None:
-    try:
-        model = evaluated["models"]["rl"]
-        success, n, confidence = model["success"], model["n"], evaluated["confidence"]
-    except KeyError as missing:
-        raise InputError(
-            f"there is no figure {missing.args[0]!r}",
-            where="data/evaluate/figures.json",
-            mend="run `dvc repro evaluate`",
-        ) from None
-    half_width.require(width, success, n, confidence)
+def _require_questions(width: float, figures: Mapping[str, Any]) -> None:
+    def found(*path: str) -> float:
+        try:
+            return gating.figure(("evaluate", *path), figures)
+        except gating.NoValueError as none:
+            where, mend = "data/evaluate/figures.json", "run `dvc repro evaluate`"
+            raise InputError(str(none), where=where, mend=mend) from None
+
+    success = {end: found("models", "rl", "success", end) for end in ("mean", "low", "high")}
+    half_width.require(width, success, int(found("models", "rl", "n")), found("confidence"))
 
 
 def _ticks(stage: Stage, sheet: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -111,7 +110,8 @@ def table(decision: dict[str, Any]) -> list[str]:
     for check in decision["checks"]:
         result = "pass" if check["passed"] else "FAIL" if check["severity"] == "error" else "warn"
         value = check["reason"] if not check["passed"] else f"{check['value']:g}"
-        lines.append(f"{result}  {check['name']:{width}}  {check['expression']:{span}}  {value}")
+        expression = " ".join(check["expression"].split())  # YAML may leave ends of lines in it
+        lines.append(f"{result}  {check['name']:{width}}  {expression:{span}}  {value}")
     return lines
 
 

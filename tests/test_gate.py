@@ -21,6 +21,7 @@ FIGURES = {
             "rl": {"em": {"mean": 0.71}, "format_rate": {"mean": 0.97}, "searches": {"mean": 1.4}},
         },
         "comparisons": {"rl-sft": {"em": {"mean": 0.02, "low": 0.01}}},
+        "ability": {"drop": 0.01},
     },
 }
 
@@ -159,8 +160,29 @@ def test_too_few_questions_for_the_interval_are_wrong_input(decide):
     assert decide(evaluated(narrow, confidence=0.95), half_width=0.03)["decision"] == "released"
     with pytest.raises(InputError, match=r"gate\.half_width: .* on 300 questions: .* 1,064 questions are needed"):
         decide(evaluated(wide, confidence=0.95), half_width=0.03)
-    with pytest.raises(InputError, match=r"there is no figure 'confidence'; run `dvc repro evaluate`"):
+    with pytest.raises(InputError, match=r"there is no figure evaluate\.confidence; run `dvc repro evaluate`"):
         decide(evaluated(narrow), half_width=0.03)
+
+
+@pytest.mark.parametrize(
+    ("success", "said"),
+    [
+        (None, "there is no figure evaluate.models.rl.success.mean"),
+        ({"mean": 0.5, "low": 0.4}, "there is no figure evaluate.models.rl.success.high"),
+        ({"mean": None, "low": None, "high": None}, "evaluate.models.rl.success.mean is no number: None"),
+        ({"mean": 0.5, "low": float("nan"), "high": 0.6}, "evaluate.models.rl.success.low is nan"),
+        ({"mean": 0.5, "low": 0.4, "high": "0.6"}, "evaluate.models.rl.success.high is no number: '0.6'"),
+    ],
+)
+def test_an_interval_that_is_none_is_wrong_input(decide, success, said):
+    with pytest.raises(InputError) as caught:
+        decide(evaluated(success, confidence=0.95), half_width=0.03)
+    assert str(caught.value) == f"data/evaluate/figures.json: {said}; run `dvc repro evaluate`"
+
+
+def test_an_expression_of_several_lines_stands_in_one_line_of_the_table(decide):
+    decision = decide(checks={"lines": error("validate.leaked_questions\n  == 0\n")})
+    assert gate.table(decision)[-1].split() == ["pass", "lines", "validate.leaked_questions", "==", "0", "0"]
 
 
 def test_every_check_of_the_production_preset_refuses_what_it_cannot_see(workspace):

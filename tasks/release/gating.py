@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tasks.errors import InputError
 from tasks.release import parsing
 from tasks.release.expressions import Call, Comparison, Figure, Negation, Node, Number, Operation, Series, leaves
 
@@ -35,6 +37,7 @@ REDUCE: dict[str, Callable[[Sequence[float]], float]] = {
 }
 # The field's own names of metrics hold these, so they belong to a name where no space is around them.
 _JOINERS = "-/"
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. -]{0,99}")
 
 Severity = Literal["error", "warning"]
 
@@ -85,7 +88,7 @@ class Verdict:
         }
 
 
-class _NoValueError(Exception):
+class NoValueError(Exception):
     """There is no number to compare; its text is the reason."""
 
 
@@ -93,14 +96,18 @@ def parse(name: str, expression: str, severity: Severity, stages: Sequence[str])
     """Read one check.
 
     Args:
-        name: the check's key in `gate.checks`.
+        name: the check's key in `gate.checks`; MLflow takes it for a part of a metric's name.
         expression: see `tasks.release.expressions`.
         severity: an error rejects, a warning never does.
         stages: whose figures may be named, beside `audit`.
 
     Raises:
-        InputError: it is no expression; the line names the column and what was expected there.
+        InputError: it is no expression, then the line names the column and what was expected there; or the name is
+            none that MLflow takes.
     """
+    if not _NAME.fullmatch(name):
+        mend = "use letters from a to z, digits, _ - . and spaces, at most 100 of them"
+        raise InputError(f"no name for a check: {name!r}", where="gate.checks", mend=mend)
     comparison = parsing.parse(expression, roots=(*stages, AUDIT), where=f"gate.checks.{name}")
     return Threshold(name, expression, severity, comparison)
 
@@ -118,7 +125,7 @@ def check(threshold: Threshold, figures: Mapping[str, Any], steps: Sequence[Mapp
     for node in (threshold.comparison.left, threshold.comparison.right):
         try:
             sides.append(_finite(node, figures, steps))
-        except _NoValueError as none:
+        except NoValueError as none:
             sides.append(None)
             reasons.append(str(none))
     value, limit = sides
@@ -130,6 +137,21 @@ def check(threshold: Threshold, figures: Mapping[str, Any], steps: Sequence[Mapp
     short = abs(value - limit)
     reason = _shortfall(value, sign, limit, short)
     return Verdict(threshold, value, limit, False, short if math.isfinite(short) else None, reason)
+
+
+def figure(path: Sequence[str], figures: Mapping[str, Any]) -> float:
+    """The number at a path.
+
+    Raises:
+        NoValueError: there is none, or it is not finite; the error says which part is missing.
+    """
+    value: Any = figures
+    for depth, part in enumerate(path, start=1):
+        if not isinstance(value, Mapping) or part not in value:
+            spaces = f" (spaces around {' and '.join(_JOINERS)} compute)" if set(part) & set(_JOINERS) else ""
+            raise NoValueError(f"there is no figure {Figure(tuple(path[:depth]))}{spaces}")
+        value = value[part]
+    return _number(value, str(Figure(tuple(path))))
 
 
 def decide(verdicts: Sequence[Verdict]) -> Literal["released", "rejected"]:
@@ -151,11 +173,11 @@ def _finite(node: Node, figures: Mapping[str, Any], steps: Sequence[Mapping[str,
     try:
         found = _value(node, figures, steps)
     except ZeroDivisionError:
-        raise _NoValueError(f"{node} divides by zero") from None
+        raise NoValueError(f"{node} divides by zero") from None
     except OverflowError:  # a float's range is left: math.fsum says so, and so does an integer that is no float
-        raise _NoValueError(f"{node} is too large a number") from None
+        raise NoValueError(f"{node} is too large a number") from None
     if not math.isfinite(found):
-        raise _NoValueError(f"{node} is {found}")
+        raise NoValueError(f"{node} is {found}")
     return found
 
 
@@ -164,11 +186,13 @@ def _value(node: Node, figures: Mapping[str, Any], steps: Sequence[Mapping[str, 
         case Number(value):
             return value
         case Figure(path):
-            return _figure(path, figures)
+            return figure(path, figures)
         case Negation(operand):
             return -_value(operand, figures, steps)
         case Operation(sign, left, right):
-            return COMPUTE[sign](_value(left, figures, steps), _value(right, figures, steps))
+            found = COMPUTE[sign](_value(left, figures, steps), _value(right, figures, steps))
+            # What divides by an infinity would be 0, and might pass.
+            return _number(found, str(node))
         case Call(function, Series() as series, share):
             numbers = _series(series, steps)
             return _quantile(numbers, share) if share is not None else float(REDUCE[function](numbers))
@@ -177,33 +201,23 @@ def _value(node: Node, figures: Mapping[str, Any], steps: Sequence[Mapping[str, 
     raise TypeError(f"no value of {node!r}")
 
 
-def _figure(path: Sequence[str], figures: Mapping[str, Any]) -> float:
-    value: Any = figures
-    for depth, part in enumerate(path, start=1):
-        if not isinstance(value, Mapping) or part not in value:
-            spaces = f" (spaces around {' and '.join(_JOINERS)} compute)" if set(part) & set(_JOINERS) else ""
-            raise _NoValueError(f"there is no figure {Figure(tuple(path[:depth]))}{spaces}")
-        value = value[part]
-    return _number(value, str(Figure(tuple(path))))
-
-
 def _series(series: Series, steps: Sequence[Mapping[str, Any]]) -> list[float]:
     having = [step[series.metric] for step in steps if series.metric in step]
     if not having:
-        raise _NoValueError(f"no step has the metric {series.metric!r}")
+        raise NoValueError(f"no step has the metric {series.metric!r}")
     if series.span is not None:
         having = having[slice(*series.span)]
     if not having:
-        raise _NoValueError(f"{series} is empty")
+        raise NoValueError(f"{series} is empty")
     return [_number(value, f"a step's {series.metric!r}") for value in having]
 
 
 def _number(value: Any, name: str) -> float:
     if not isinstance(value, bool | int | float):
-        raise _NoValueError(f"{name} is no number: {value!r}")
+        raise NoValueError(f"{name} is no number: {value!r}")
     # min and max would step over a NaN silently.
     if not math.isfinite(value):
-        raise _NoValueError(f"{name} is {value}")
+        raise NoValueError(f"{name} is {value}")
     return float(value)
 
 

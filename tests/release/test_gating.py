@@ -80,7 +80,8 @@ def test_value_and_result(expression, value, passed):
         ("merge.endless - merge.endless == 0", "merge.endless is inf"),
         ("merge.huge > 1", "merge.huge is too large a number"),
         ("merge.large * 10 > 1", "merge.large * 10 is inf"),
-        ("merge.large * 10 - merge.large * 10 == 0", "is nan"),
+        ("merge.large * 10 - merge.large * 10 == 0", "merge.large * 10 is inf"),
+        ("merge.same / (merge.large * 10) < 1", "merge.large * 10 is inf"),
         ("merge.dtype >= -1", "merge.dtype is no number: 'float32'"),
         ("merge.none != 0", "merge.none is no number: None"),
         ("evaluate.comparisons != 0", "evaluate.comparisons is no number"),
@@ -154,6 +155,14 @@ def test_a_verdict_has_the_keys_that_other_tools_read():
 def test_what_is_no_expression_names_its_key():
     with pytest.raises(InputError, match=r"gate\.checks\.name: 'merge\.x', column 8"):
         gating.parse("name", "merge.x", "error", STAGES)
+
+
+@pytest.mark.parametrize("name", ["", "ü", "a,b", "a/b", "../a", "-a", "a\n", "[b]a[/b]", "a" * 101])
+def test_a_name_that_mlflow_would_refuse_is_refused(name):
+    with pytest.raises(InputError, match=r"^gate\.checks: no name for a check: ") as caught:
+        gating.parse(name, "merge.x > 0", "error", STAGES)
+    assert "\n" not in str(caught.value)
+    assert gating.parse("a-b c.d_2", "merge.x > 0", "error", STAGES).name == "a-b c.d_2"
 
 
 def test_a_threshold_knows_whose_figures_it_reads():
