@@ -72,7 +72,7 @@ def read(sheet: str, n: int, folder: Path = FOLDER) -> Audit:
         InputError: a file is no sheet, or a row of it is wrong; the line names file and row, as a spreadsheet counts.
     """
     audit = Audit(sheet, n)
-    for path in sorted(folder.glob("*.csv")):
+    for path in _files(folder):
         for number, (on, row, verdict) in _rows(path):
             if on != sheet:
                 audit.others[str(path)] += 1
@@ -81,6 +81,16 @@ def read(sheet: str, n: int, folder: Path = FOLDER) -> Audit:
             elif verdict:
                 audit.tick(int(row), verdict)
     return audit
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files of ticks; what else lies beside them is refused, since ticks in it would be overlooked."""
+    beside = sorted(path for path in folder.glob("*") if path.name != "README.md" and not path.name.startswith("."))
+    for path in beside:
+        if path.suffix.lower() != ".csv" or not path.is_file():
+            mend = "save the sheet as CSV in UTF-8 into this folder, and nothing else"
+            raise InputError("no CSV file", where=str(path), mend=mend)
+    return beside
 
 
 def _rows(path: Path) -> Iterator[tuple[int, tuple[str, str, str]]]:
@@ -103,6 +113,8 @@ def _rows(path: Path) -> Iterator[tuple[int, tuple[str, str, str]]]:
         for number, cells in enumerate(lines, start=2):
             if not any(cell.strip() for cell in cells):
                 continue
+            # A spreadsheet may leave out the last cells of a row where they are empty.
+            cells += [""] * (len(names) - len(cells))
             if len(cells) != len(names):
                 said = f"{len(cells)} cells under {len(names)} columns"
                 raise InputError(said, where=f"{path}, row {number}", mend="quote cells that hold the separator")

@@ -32,6 +32,7 @@ COLUMNS = (
     "note",
 )
 BETWEEN = " | "  # golden answers in their cell
+CELL = 32_000  # characters of a text: Excel lets what goes beyond 32,767 flow into the next row
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -117,8 +118,9 @@ def draw(frame: pd.DataFrame, *, model: str, count: int, seed: int) -> Sheet:
 
 
 def plain_cell(text: Any) -> str:
-    """A text that no spreadsheet takes for a formula."""
+    """A text that a spreadsheet's cell holds, and that no spreadsheet takes for a formula."""
     text = str(text)
+    text = text if len(text) <= CELL else f"{text[:CELL]}…"
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 

@@ -78,3 +78,9 @@ def test_no_text_is_a_formula_and_none_is_lost(text: str) -> None:
     cell = sheet.plain_cell(text)
     assert not cell.startswith(("=", "+", "-", "@", "\t", "\r"))
     assert cell in (text, f"'{text}")
+
+
+def test_a_text_ends_where_a_spreadsheets_cell_would() -> None:
+    assert sheet.plain_cell("a" * sheet.CELL) == "a" * sheet.CELL
+    cell = sheet.plain_cell("=" + "a" * 200_000)
+    assert cell == "'=" + "a" * (sheet.CELL - 1) + "…" and len(cell) <= 32_767
