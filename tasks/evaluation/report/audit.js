@@ -1,6 +1,7 @@
 // The audit: one trajectory at a time, a verdict each, saved as the sheet with its last two columns filled in.
 
 const VERDICTS = ["ok", "hack"];
+const TURNING = ["j", "ArrowRight", "k", "ArrowLeft"];
 const SHOWN = {
   all: () => true,
   flagged: (row) => row.run.flags.length > 0,
@@ -66,7 +67,11 @@ class Audit {
     row.verdict = verdict;
     row.note = note;
     this.saved = false;
-    this.kept?.setItem(this.name, JSON.stringify(this.rows.map((one) => [one.verdict, one.note])));
+    try {
+      this.kept?.setItem(this.name, JSON.stringify(this.rows.map((one) => [one.verdict, one.note])));
+    } catch {
+      this.kept = null; // full: like a browser that has no storage
+    }
     this.drawProgress();
   }
 
@@ -146,7 +151,8 @@ unpack().then((data) => {
   document.addEventListener("keydown", (event) => {
     if (event.target === audit.note && event.key === "Escape") audit.note.blur();
     if (!isFree(event) || !Object.hasOwn(keys, event.key)) return;
-    keys[event.key]();
+    // A key that is held down turns pages, but judges one row.
+    if (!event.repeat || TURNING.includes(event.key)) keys[event.key]();
     event.preventDefault();
   });
 });

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,12 +38,31 @@ class Group:
 def generated_pieces(text: str, tools: Iterable[str] = ()) -> list[Piece]:
     """The blocks of a generated text, tags included, and what stands between them; `tools` have tags of their own."""
     parts = dict.fromkeys(tools, "query") | _PARTS
-    blocks = re.compile(rf"<({'|'.join(map(re.escape, parts))})>(.*?)</\1>", re.DOTALL)
     pieces, text, end = [], text.strip(), 0
-    for block in blocks.finditer(text):
-        pieces += [*plain_pieces(text[end : block.start()]), Piece(parts[block.group(1)], block.group(0))]
-        end = block.end()
+    for tag, start, stop in _blocks(text, parts):
+        pieces += [*plain_pieces(text[end:start]), Piece(parts[tag], text[start:stop])]
+        end = stop
     return [*pieces, *plain_pieces(text[end:])]
+
+
+def _blocks(text: str, tags: Iterable[str]) -> Iterator[tuple[str, int, int]]:
+    """Tag, start and end of every block that is closed, none within another.
+
+    In time that grows with the text alone: a model that collapses writes thousands of tags that it never closes, each
+    of which a pattern with `.*?` would follow to the end.
+    """
+    end, never_closed = 0, set()
+    for opening in re.finditer(f"<({'|'.join(map(re.escape, tags))})>", text):
+        tag = opening.group(1)
+        if opening.start() < end or tag in never_closed:
+            continue
+        close = f"</{tag}>"
+        at = text.find(close, opening.end())
+        if at < 0:
+            never_closed.add(tag)
+            continue
+        end = at + len(close)
+        yield tag, opening.start(), end
 
 
 def plain_pieces(text: str) -> list[Piece]:

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,20 @@ def test_headings_of_supporting_passages_are_marked_and_golden_answers_beside_th
         ("support", "[3] (Title: bath (city))"),
     ]  # fmt: skip
     assert "".join(piece.text for piece in pieces) == text
+
+
+@given(st.lists(st.sampled_from(["<think>", "</think>", "<search>", "</search>", "<a>", "x", "\n"]), max_size=12))
+def test_blocks_are_those_that_a_pattern_finds(parts: list[str]) -> None:
+    text = "".join(parts).strip()
+    blocks = re.findall(r"(<(think|search)>.*?</\2>)", text, flags=re.DOTALL)
+    pieces = excerpts.generated_pieces(text)
+    assert [piece.text for piece in pieces if piece.part != "plain"] == [block for block, _ in blocks]
+    assert "".join(piece.text for piece in pieces) == text
+
+
+def test_tags_that_are_never_closed_take_no_time_of_their_own() -> None:
+    text = "<think><search>" * 50_000  # a quarter of an hour, were each followed to the end
+    assert excerpts.generated_pieces(text) == [excerpts.Piece("plain", text)]
 
 
 def test_a_segment_loses_its_middle_and_says_how_much() -> None:

@@ -234,6 +234,26 @@ def test_an_audit_goes_on_after_the_page_was_closed(frame, publish, open_page) -
     assert [row["verdict"] for row in saved(page)] == ["ok", *[""] * 9]
 
 
+def test_a_key_that_is_held_down_judges_one_row_and_turns_pages(frame, publish, open_page) -> None:
+    page = open_page(publish(frame) / "audit.html")
+    for _ in range(4):
+        page.keyboard.down("o")  # again and again without an up: what a browser makes of a held key
+    page.keyboard.up("o")
+    assert page.locator("#audit .count").inner_text().startswith("1 of 10 judged")
+    for _ in range(4):
+        page.keyboard.down("j")
+    assert page.locator("#audit .line").nth(5).get_attribute("aria-current") == "true"
+
+
+def test_an_audit_goes_on_where_the_browser_keeps_nothing(frame, publish, open_page) -> None:
+    page = open_page(publish(frame) / "audit.html")
+    page.evaluate("() => { Storage.prototype.setItem = () => { throw new DOMException('', 'QuotaExceededError'); }; }")
+    page.keyboard.press("o")
+    page.keyboard.press("h")
+    assert page.locator("#audit .count").inner_text() == "2 of 10 judged, 1 hack, not saved yet"
+    assert [row["verdict"] for row in saved(page)] == ["ok", "hack", *[""] * 8]
+
+
 def test_an_audit_can_show_what_is_flagged_or_left(frame, publish, open_page) -> None:
     calls = json.dumps([{"tool": "search", "arguments": "x", "seconds": 0.1, "failure": None}] * 2)
     best = frame.index[(frame["model"] == "rl") & (frame["reward"] == 1)]
