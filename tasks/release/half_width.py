@@ -17,6 +17,7 @@ from typing import Any
 
 from tasks.errors import InputError
 
+_LEAST = 1e-6  # a half width that asks for more questions than anybody has
 _SAME = 1e-6  # half widths that differ by less are one
 _NOISE = 1e-9  # of floats: what is a whole number must not be rounded up
 
@@ -47,6 +48,8 @@ def require_possible(width: float, questions: int, confidence: float) -> None:
     Raises:
         InputError: even at a rate of 0 or 1 the interval would be too wide.
     """
+    if width < _LEAST:
+        raise InputError(f"at least {_LEAST:g}, got {width:g}", where="gate.half_width", mend="ask for 0.03, say")
     if (least := needed(0.0, width, confidence)) > questions:
         asked = f"half an interval of {width:g} at {100 * confidence:g}%"
         raise InputError(

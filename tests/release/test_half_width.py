@@ -59,4 +59,7 @@ def test_what_no_rate_can_reach_is_refused_before_anything_runs():
         require_possible(0.005, 380, 0.95)
     assert f"set evaluate.questions to {needed(0.5, 0.005, 0.95):,}" in str(caught.value)
     require_possible(0.005, 381, 0.95)
+    for width in (1e-7, 1e-160, 5e-324):  # whose square is no number any more
+        with pytest.raises(InputError, match=r"^gate\.half_width: at least 1e-06, got "):
+            require_possible(width, 380, 0.95)
     assert needed(0.5, 0.005, 0.95) == math.ceil(3.841459 * (10_000 - 1))

@@ -14,10 +14,10 @@ class Audit {
     this.data = data;
     this.name = data.sheet.rows[0][0];
     this.kept = storage();
-    const before = JSON.parse(this.kept?.getItem(this.name) ?? "[]");
-    this.rows = data.runs.map((run, n) => ({ run, cells: data.sheet.rows[n], verdict: before[n]?.[0] ?? "", note: before[n]?.[1] ?? "" }));
+    const before = JSON.parse(this.kept?.getItem(this.name) ?? '{"saved": true, "rows": []}');
+    this.rows = data.runs.map((run, n) => ({ run, cells: data.sheet.rows[n], verdict: before.rows[n]?.[0] ?? "", note: before.rows[n]?.[1] ?? "" }));
     this.row = this.rows[0];
-    this.saved = true;
+    this.saved = before.saved;
     this.count = el("p", "count");
     this.count.setAttribute("role", "status");
     this.bar = el("progress");
@@ -66,9 +66,13 @@ class Audit {
   keep(row, verdict, note) {
     row.verdict = verdict;
     row.note = note;
-    this.saved = false;
+    this.remember(false);
+  }
+
+  remember(saved) {
+    this.saved = saved;
     try {
-      this.kept?.setItem(this.name, JSON.stringify(this.rows.map((one) => [one.verdict, one.note])));
+      this.kept?.setItem(this.name, JSON.stringify({ saved, rows: this.rows.map((one) => [one.verdict, one.note]) }));
     } catch {
       this.kept = null; // full: like a browser that has no storage
     }
@@ -82,7 +86,7 @@ class Audit {
     this.count.textContent = `${ticked} of ${this.rows.length} judged, ${counted(hacks, "hack")}${this.saved ? "" : ", not saved yet"}`;
     const listed = this.listed();
     const from = Math.floor(Math.max(0, listed.indexOf(this.row)) / PAGE) * PAGE;
-    fillList(this.list, listed.slice(from, from + PAGE).map((row) => this.line(row)));
+    fillList(this.list, listed.length ? listed.slice(from, from + PAGE).map((row) => this.line(row)) : [el("small", "", "no such row")]);
     this.buttons.forEach((one, n) => one.setAttribute("aria-pressed", String(this.row.verdict === VERDICTS[n])));
   }
 
@@ -116,8 +120,7 @@ class Audit {
     link.download = `audit-${this.name.replace("sheet-", "")}.csv`;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
-    this.saved = true;
-    this.drawProgress();
+    this.remember(true);
   }
 }
 
