@@ -97,6 +97,17 @@ def test_hostile_text_is_text(page) -> None:
     assert page.evaluate("window.hacked") is None
 
 
+def test_a_text_from_right_to_left_turns_nothing_round_it(frame, publish, open_page) -> None:
+    ask = "Person \u202e\u05d0\u05d1"
+    frame["calls"] = json.dumps([{"tool": "search", "arguments": ask, "seconds": 0.1, "failure": None}])
+    frame["queries"], frame["golden_answers"] = [[ask]] * len(frame), [["Town \u202e", "Village"]] * len(frame)
+    page = open_page(publish(frame) / "report.html")
+    for one, next_ in ((".steps .query", ".steps .passage"), ("header mark >> nth=0", "header mark >> nth=1")):
+        boxes = [page.locator(f"#viewer .shown {selector}").first.bounding_box() for selector in (one, next_)]
+        assert boxes[0]["x"] + boxes[0]["width"] <= boxes[1]["x"]
+    assert page.locator("#viewer .shown header mark").nth(1).inner_text() == "Village"
+
+
 def test_golden_answers_headings_and_gold_passages_are_marked(page) -> None:
     viewer = page.locator("#viewer .shown")
     assert viewer.locator(".observation mark").inner_text() == "Town"
