@@ -76,7 +76,12 @@ def main(arguments: Sequence[str]) -> int:
         findings = _diagnose(data)
         from tasks.diagnosis import page
 
-        page.write(data, findings, options.out)
+        try:
+            page.write(data, findings, options.out)
+        except OSError as error:
+            raise InputError(
+                f"cannot be written: {error.strerror}", where=str(options.out), mend="give another --out"
+            ) from None
     terminal.show(data, findings)
     print(options.out)
     return 0

@@ -178,12 +178,26 @@ def test_what_there_is_not_ends_with_code_2_and_one_line(workspace, recorded_run
     (workspace / "broken/data/rl/rollouts/train_00001.parquet").write_bytes(b"no parquet")
     recorded_run.write(workspace / "odd")
     (workspace / "odd/data/rl/steps.jsonl").write_text('{"step": 1, "data"\n')
+    for name, path, content in (
+        ("yaml", "params/params.yaml", "a: ["),
+        ("check", "rl/sanity.json", '{"episodes": 8}'),
+        ("table", "demos/rl_train.parquet", ""),
+    ):
+        recorded_run.write(workspace / name)
+        (workspace / name / "data" / path).write_text(content)
+    recorded_run.write(workspace / "good")
+    recorded_run.rollouts[0]["segments"] = "no list"
+    recorded_run.write(workspace / "text")
     other = log_run(recorded_run, stage="sft", artifacts=False)
     for name, told in (
         ("nowhere", "no such folder"),
         ("empty", "holds no run of stage rl"),
         ("broken", "train_00001.parquet"),
         ("odd", "steps.jsonl"),
+        ("yaml", "params.yaml: not YAML"),
+        ("check", "sanity.json: no engine check: there is no tokens"),
+        ("table", "rl_train.parquet: cannot be read"),
+        ("text", "column segments: not JSON"),
         ("f" * 32, "no run of this workspace's MLflow"),
         (other, "neither a run of stage rl nor a flow"),
     ):
@@ -192,6 +206,10 @@ def test_what_there_is_not_ends_with_code_2_and_one_line(workspace, recorded_run
         assert stopped.value.code == 2
         error = capsys.readouterr().err
         assert told in error and len(error.splitlines()) == 1
+    with pytest.raises(SystemExit) as stopped:
+        diagnose.main(["good", "--out", "empty"])
+    assert stopped.value.code == 2
+    assert "empty: cannot be written" in capsys.readouterr().err
     with pytest.raises(SystemExit) as stopped:
         diagnose.main(["a", "b"])
     assert stopped.value.code == 2

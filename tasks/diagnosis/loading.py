@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import tempfile
@@ -26,6 +27,7 @@ COLUMNS = (
     "prompt_ids", "response_mask", "response_logprobs", "queries", "searches", "passage_ids", "calls", "answer",
     "copied_example", "stop_reason", "success", "format_valid", "reward", "sampling",
 )  # fmt: skip
+SANITY = ("episodes", "tokens", "max_logprob_diff", "disagreements", "passed")
 MOST_FILES = 80  # steps whose rollouts are read, evenly spread over a longer run, the first and the last among them
 _STEP = re.compile(r"(?P<split>train|validation)_(?P<step>\d+)\.(?P<rest>[\w.]+)")
 _OTHER_COMMAND = "name a workspace, a run's folder (data/rl, checkpoints/FINGERPRINT) or an MLflow run id"
@@ -121,7 +123,12 @@ def add_inputs(data: RunData, workspace: Path, hashes: Mapping[str, str] | None 
         elif hashes is not None and (stage not in hashes or not now.get(stage, "").startswith(hashes[stage])):
             data.absent[part] = f"{stage} is not what the run was made from"
         else:
-            setattr(data, part, _INPUTS[part](path))
+            try:
+                setattr(data, part, _INPUTS[part](path))
+            except (pa.ArrowInvalid, KeyError) as error:
+                raise InputError(
+                    f"cannot be read: {error}", where=str(path), mend=f"run `dvc repro {stage[5:]}`"
+                ) from None
 
 
 def _locked(workspace: Path) -> dict[str, str]:
@@ -182,7 +189,15 @@ def _read(path: Path) -> pd.DataFrame:
         raise InputError(
             f"no rollout log: there is no column {', '.join(lacking)}", where=str(path), mend="see docs/rollouts.md"
         )
-    return pd.read_parquet(path, columns=list(COLUMNS))
+    frame = pd.read_parquet(path, columns=list(COLUMNS))
+    for name in ("segments", "calls", "passage_ids", "sampling"):
+        for row, text in enumerate(frame[name]):
+            try:
+                json.loads(text)
+            except (TypeError, ValueError) as error:
+                what = f"row {row}, column {name}: not JSON: {error}"
+                raise InputError(what, where=str(path), mend="see docs/rollouts.md") from None
+    return frame
 
 
 def _spread(tables: Mapping[str, Path], split: str) -> list[str]:
@@ -210,7 +225,11 @@ def _params(run: Path, workspace: Path, absent: dict[str, str]) -> Mapping[str, 
     path, started = workspace / "data" / "params" / "params.yaml", run / "agent.json"
     found: dict[str, Any] = {}
     if path.is_file():
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        try:
+            found = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        except yaml.YAMLError as error:
+            what = f"not YAML: {' '.join(str(error).split())}"
+            raise InputError(what, where=str(path), mend="run `python -m tasks.params`") from None
     else:
         absent["params"] = f"{path} is missing"
     if started.is_file():
@@ -223,7 +242,11 @@ def _params(run: Path, workspace: Path, absent: dict[str, str]) -> Mapping[str, 
 def _sanity(run: Path, data: RunData) -> Mapping[str, Any] | None:
     path, verdicts = run / "sanity.json", run / "sanity"
     if path.is_file():
-        return read_json(path)
+        found = read_json(path)
+        if lacking := [name for name in SANITY if name not in found]:
+            what = f"no engine check: there is no {', '.join(lacking)}"
+            raise InputError(what, where=str(path), mend="run `dvc repro rl`")
+        return found
     if any(verdicts.glob("*.json")):
         return SanityCheck("", str(verdicts), 1, float(data.param("rl.sanity.max_logprob_diff", 1e-3))).summary()
     data.absent["sanity"] = f"there is no {path.name} in {run}"
