@@ -36,11 +36,11 @@ def truncation(data: RunData) -> Finding:
         ended = frame[frame["stop_reason"] == reason]
         babble = ended[~_under_way(ended, data)] if reason == "length" else ended.head(0)
         cut = ended.drop(babble.index)
-        share = max(len(cut) / len(frame), (part.index.isin(cut.index)).mean())
-        text = f"{share:.1%} of the episodes ended by {reason}"
+        share, later = len(cut) / len(frame), float(part.index.isin(cut.index).mean())
+        text = f"{share:.1%} of the episodes ended by {reason}, {later:.1%} in the second half of the steps"
         if len(babble):
             text += f"; {len(babble) / len(frame):.1%} more wrote on without asking for anything, which no budget mends"
-        look.judge(share > CUT, text, mend, _examples(cut))
+        look.judge(max(share, later) > CUT, text, mend, _examples(cut))
     _room(look, data, frame)
     _observations(look, data, frame)
     _prompts(look, data, frame)
