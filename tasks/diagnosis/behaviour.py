@@ -29,6 +29,8 @@ REWARD_MEND = (
     "says how each part can be cheated"
 )
 
+NAN_MEND = "find the part of environment.reward that is no number (reward_parts in the rollout log), and why"
+
 
 def form(data: RunData) -> Finding:
     """Whether the policy speaks the protocol."""
@@ -88,7 +90,9 @@ def reward(data: RunData) -> Finding:
     if data.rollouts is None or data.rollouts.empty:
         look.lacking(data.why("rollouts"))
         return look.finding()
-    frame = data.rollouts
+    if broken := int(data.rollouts["reward"].isna().sum()):
+        look.bad(f"{broken:,} of {len(data.rollouts):,} rewards are no numbers", NAN_MEND)
+    frame = data.rollouts.dropna(subset="reward")
     right, wrong = frame[frame["success"] >= 1], frame[(frame["success"] < 1) & frame["answer"].notna()]
     if len(right) < ENOUGH or len(wrong) < ENOUGH:
         look.missing(

@@ -39,7 +39,7 @@ CAUSES: dict[str, tuple[Callable[[RunData], Finding], tuple[str, ...]]] = {
     ),
     "groups": (
         groups,
-        ("order", "copied-answers", "tools", "retrieval", "reward", "learning-rate", "truncation", "format", "hops"),
+        ("order", "copied-answers", "tools", "retrieval", "reward", "learning-rate", "truncation", "hops"),
     ),
 }  # fmt: skip
 

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 import pandas as pd
 
 from tasks.agent import protocols
-from tasks.agent.rewards.answers import normalise
+from tasks.agent.rewards.answers import YES_NO, holds_answer, normalise
 from tasks.diagnosis.finding import Finding, Look, Plot
 from tasks.diagnosis.run_data import RunData, late
 
 COPIED_SHARE = 0.05  # of the answers: where stage rl raises its alarm, too (tasks/training/rollout_figures.py)
 ONE_ANSWER = 0.5  # share of the answers that are one and the same, wrong one: no set of questions has that
+NOWHERE = 0.2  # the same of an answer that neither the question nor any passage read has: less is a habit of refusing
 FEW = 3  # answers that may be alike by chance
 QUESTIONS = 8  # with different golden answers, below which one answer may well be right for most
 EXAMPLE_MEND = "set episode.example_answer: null, or take the example out of episode.prompt; then repeat demos and sft"
@@ -25,10 +26,10 @@ ONE_MEND = (
 def copies(data: RunData) -> Finding:
     """How many answers are an example's of the prompt, and whether one answer stands for everything."""
     look = Look("copied-answers", "Copied template answers")
-    if data.rollouts is None or data.rollouts.empty:
+    if data.episodes is None:
         look.lacking(data.why("rollouts"))
         return look.finding()
-    answered = data.rollouts[data.rollouts["answer"].notna()]
+    answered = data.episodes[data.episodes["answer"].notna()]
     if answered.empty:
         look.missing("no rollout has an answer")
         return look.finding()
@@ -82,14 +83,24 @@ def _one_answer(look: Look, data: RunData, answered: pd.DataFrame) -> None:
     if data.demos is not None:
         protocol = protocols.create(data.param("episode.protocol", "search-r1"), data.param("tools.names", ["search"]))
         taught = {normalise(one) for text in data.demos["chosen"] for one in protocol.answers(str(text))[-1:]}
-    said, count = answered["said"].value_counts().index[0], int(answered["said"].value_counts().iloc[0])
+    counts = answered["said"].value_counts()
+    untaught = counts[~counts.index.isin(taught)]
+    said = str((untaught if len(untaught) and untaught.iloc[0] >= NOWHERE * len(answered) else counts).index[0])
     same = answered[answered["said"] == said]
     golden = {normalise(str(answers[0])) for answers in same["golden_answers"] if len(answers)}
-    share = count / len(answered)
+    share = len(same) / len(answered)
+    text = f"the most frequent answer of the later steps, {said!r}, is {share:.0%} of them"
+    if said in taught:
+        look.good(f"{text}, as the demonstrations give it")
+        return
+    read = [
+        holds_answer(shown, said) or holds_answer(normalise(q), said)
+        for shown, q in zip(same["shown"], same["question"], strict=True)
+    ]
+    nowhere = bool(said) and said not in YES_NO and data.demos is not None and sum(read) < 0.1 * len(read)
     look.judge(
-        share >= ONE_ANSWER and len(golden) >= QUESTIONS and same["success"].mean() < 0.1 and said not in taught,
-        f"the most frequent answer of the later steps, {said!r}, is {share:.0%} of them"
-        + (", as the demonstrations give it" if said in taught else ""),
+        share >= (NOWHERE if nowhere else ONE_ANSWER) and len(golden) >= QUESTIONS and same["success"].mean() < 0.1,
+        text + (", and neither questions nor passages have it" if nowhere and share >= NOWHERE else ""),
         ONE_MEND,
         _texts(same),
     )

@@ -96,7 +96,7 @@ def _saturated(look: Look, data: RunData) -> None:
 def table_of(rollouts: pd.DataFrame) -> pd.DataFrame:
     """A row a group of two or more: `step, question_id, kind` (None with signal), and an example's text."""
     rows = []
-    for (step, question), group in rollouts.groupby(["step", "question_id"]):
+    for (step, question), group in rollouts.dropna(subset="reward").groupby(["step", "question_id"]):
         if len(group) > 1:
             rewards = [float(reward) for reward in group["reward"]]
             first = group.iloc[0]

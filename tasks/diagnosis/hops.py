@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import pandas as pd
 
@@ -39,15 +40,10 @@ def hops(data: RunData) -> Finding:
         return look.finding()
     sampled = {hop: _sampled(frame[frame["hops"] == hop], data) for hop in names}
     greedy = {hop: _greedy(data, hop) for hop in names}
-    best = max(
-        (one for pair in (*sampled.values(), *greedy.values()) for one in pair[1:] if not math.isnan(one)), default=0.0
-    )
-    moved = max(
-        (last - first for _, first, last in (*sampled.values(), *greedy.values()) if not math.isnan(last - first)),
-        default=0.0,
-    )
+    # Like with like: rollouts that are all wrong stand for no number of hops, whatever the validations say.
+    others = _some_work(sampled.values()), _some_work(greedy.values())
     for hop in names:
-        _judge(look, hop, sampled[hop], greedy[hop], best >= SOLVED or moved >= GAIN, data)
+        _judge(look, hop, sampled[hop], greedy[hop], others, data)
     lines = {in_hops(hop): _points(frame[frame["hops"] == hop]) for hop in names}
     look.plot = Plot(
         "success of the rollouts by number of hops", {name: points for name, points in lines.items() if points}
@@ -57,6 +53,12 @@ def hops(data: RunData) -> Finding:
 
 # Number of episodes or questions, success at first, success at last; nan where there is none.
 _Course = tuple[int, float, float]
+
+
+def _some_work(courses: Iterable[_Course]) -> bool:
+    """Whether some number of hops is solved, or has moved."""
+    known = [(first, last) for _, first, last in courses if not math.isnan(last - first)]
+    return any(max(pair) >= SOLVED or pair[1] - pair[0] >= GAIN for pair in known)
 
 
 def _sampled(frame: pd.DataFrame, data: RunData) -> _Course:
@@ -78,26 +80,33 @@ def _greedy(data: RunData, hop: int) -> _Course:
     return len(last), float(first.mean()), float(last.mean())
 
 
-def _judge(look: Look, hop: int, sampled: _Course, greedy: _Course, others: bool, data: RunData) -> None:
+def _judge(look: Look, hop: int, sampled: _Course, greedy: _Course, others: tuple[bool, bool], data: RunData) -> None:
     name = f"{hop}-hop questions"
     episodes, first, last = sampled
     questions, before, after = greedy
     told = f"{name}: {_course(first, last)} in the rollouts, {_course(before, after)} in the validations"
     if not episodes:
-        unsolved = questions >= ROWS and after <= STUCK and others
+        unsolved = questions >= ROWS and after <= STUCK and any(others)
         look.judge(unsolved, f"{told}; RL played none of them", UNSEEN)
         return
     frame = data.rollouts[data.rollouts["hops"] == hop]  # type: ignore[index]
     rise, errors = change(early(frame, data.trained), late(frame, data.trained), "success")
-    never = episodes >= ROWS and max(first, last) <= STUCK and not rise > GAIN / 2
+    never = others[0] and episodes >= ROWS and max(first, last) <= STUCK and not rise > GAIN / 2
     steps = len(data.trained)
-    flat = steps >= STEPS and questions >= ROWS and after <= STUCK and after - before < GAIN / 2 and not errors > 2
+    flat = (
+        others[1]
+        and steps >= STEPS
+        and questions >= ROWS
+        and after <= STUCK
+        and after - before < GAIN / 2
+        and not errors > 2
+    )
     if episodes < ROWS and not questions:
         look.missing(f"{told}: too few to tell")
         return
     searches = frame["searches"].mean()
     look.judge(
-        others and (never or flat),
+        never or flat,
         f"{told}; {searches:.1f} searches a question{_read(data, hop)}",
         MEND,
         _examples(frame) if never or flat else (),

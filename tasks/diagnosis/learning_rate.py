@@ -20,6 +20,9 @@ ENTROPY = (0.1, 3.0)  # last entropy over the first: collapsed, blown up; a heal
 GRADIENT = 10.0  # last norm of the gradient over the first
 CLIPPED = 0.3  # share of the tokens whose ratio PPO clips; 0 to 0.1 is usual
 KL = 0.1  # nats a token between the policies before and after a step; PPO codes stop at some 0.02 to 0.1
+EXTREME = (
+    2.0  # times the limit of entropy, gradient, clipped share and KL, from which on they count though success rises
+)
 SMALL = "raise rl.learning_rate, ten times at once: some 1e-6 for billions of parameters, 4e-5 for profile tiny"
 LARGE = "lower rl.learning_rate ten times, and begin anew from the SFT model: a broken policy does not come back"
 
@@ -41,7 +44,7 @@ def _zero(look: Look, data: RunData) -> None:
     rates = [value for _, value in data.series("actor/lr")]
     if rates and max(rates) <= 0:
         look.bad("verl's learning rate (actor/lr) is 0 in every step", SMALL)
-    elif not rates and (wanted := data.param("rl.learning_rate")) is not None and wanted <= 0:
+    elif (wanted := data.param("rl.learning_rate")) is not None and wanted <= 0:
         look.bad(f"rl.learning_rate is {wanted:g}", SMALL)
 
 
@@ -119,7 +122,7 @@ def _validations(look: Look, data: RunData) -> None:
 
 
 def _series(look: Look, data: RunData, fell: bool) -> None:
-    """What breaks a policy leaves marks in verl's metrics; they count where success did not rise."""
+    """What breaks a policy leaves marks in verl's metrics; they count where success did not rise, or are extreme."""
     entropy = [value for _, value in data.series("actor/entropy")]
     if not entropy:
         look.missing(f"entropy and gradients: {data.why('steps')}")
@@ -134,20 +137,22 @@ def _series(look: Look, data: RunData, fell: bool) -> None:
     first, last = median(entropy[:2]), median(entropy[-2:])
     ratio = last / first if first else math.inf
     low, high = ENTROPY
-    look.judge(fell and not low <= ratio <= high, f"entropy {first:.3g} at first, {last:.3g} in the end", LARGE)
+    look.judge(
+        (fell and not low <= ratio <= high) or ratio > EXTREME * high,
+        f"entropy {first:.3g} at first, {last:.3g} in the end",
+        LARGE,
+    )
     if norms:
         before, after = median(norms[:2]), median(norms[-2:])
-        grown = fell and after > GRADIENT * before > 0
+        grown = after > GRADIENT * (1.0 if fell else EXTREME) * before > 0
         look.judge(grown, f"norm of the gradient {before:.3g} at first, {after:.3g} in the end", LARGE)
     for metric, limit, name in (
         ("actor/pg_clipfrac", CLIPPED, "share of clipped tokens"),
         ("actor/ppo_kl", KL, "KL of a step"),
     ):
-        values = [abs(value) for _, value in data.series(metric)]
-        if values:
-            look.judge(
-                fell and median(values) > limit, f"{name}: {median(values):.2g} (median; {limit:g} is much)", LARGE
-            )
+        if values := [abs(value) for _, value in data.series(metric)]:
+            much = median(values) > (limit if fell else EXTREME * limit)
+            look.judge(much, f"{name}: {median(values):.2g} (median; {limit:g} is much)", LARGE)
 
 
 def _broken(data: RunData) -> list[tuple[str, str]]:

@@ -18,15 +18,21 @@ def order(data: RunData) -> Finding:
     """Stage validate's tests of the order, on the rows as the steps took them.
 
     Where the steps took the table from its first row on, the whole table is tested, also what is still to come.
-    Otherwise the rows that were seen come first, step by step, and all others behind them in a random order: under a
-    fair shuffle that is one, too.
+    Otherwise both are: the table, and the rows that were seen. These once by themselves, and once before all others in
+    a random order, which shows steps that all took one kind: under a fair shuffle either is one, too.
     """
     look = Look("order", "The order of the data")
     seen = _seen(data)
     if data.rows is None and seen is None:
         look.missing(f"{data.why('rows')}; {data.why('rollouts')}")
         return look.finding()
-    table, told = _as_taken(data.rows, seen)
+    for told, table in _as_taken(data.rows, seen).items():
+        _judge(look, told, table)
+    look.plot = _plot(seen)
+    return look.finding()
+
+
+def _judge(look: Look, told: str, table: pd.DataFrame) -> None:
     source = table["data_source"].astype(str)
     labellings: dict[str, np.ndarray] = {
         "data_source": source.to_numpy(dtype=object),
@@ -45,8 +51,6 @@ def order(data: RunData) -> Finding:
         look.good(
             f"{told}: {len(table):,} rows in an order that a fair shuffle could give; most unlikely: {findings[0]}"
         )
-    look.plot = _plot(seen)
-    return look.finding()
 
 
 def _seen(data: RunData) -> pd.DataFrame | None:
@@ -57,27 +61,31 @@ def _seen(data: RunData) -> pd.DataFrame | None:
     return firsts.sort_values("step", kind="stable")[["step", "question_id", "data_source", "hops"]]
 
 
-def _as_taken(rows: pd.DataFrame | None, seen: pd.DataFrame | None) -> tuple[pd.DataFrame, str]:
-    """The rows in the order in which RL takes them, and what that order is, in words."""
+def _as_taken(rows: pd.DataFrame | None, seen: pd.DataFrame | None) -> dict[str, pd.DataFrame]:
+    """The rows in the order in which RL takes them, by what that order is, in words."""
     if seen is None:
         assert rows is not None
-        return rows, "the table that RL reads"
+        return {"the table that RL reads": rows}
     # Within a step there is no order: the log sorts by question. Any will do, but a fair one must not be sorted.
     mixed = seen.sample(frac=1, random_state=0).sort_values("step", kind="stable").drop_duplicates("question_id")
     if rows is None:
-        return mixed, "the rows that the steps took"
+        return {"the rows that the steps took": mixed}
     by_step = [set(part["question_id"]) for _, part in seen.groupby("step")]
     sizes = np.cumsum([len(ids) for ids in by_step])
     ids = list(rows["id"])
     starts = [0, *sizes[:-1]]
     if all(set(ids[start:end]) == of for start, end, of in zip(starts, sizes, by_step, strict=True)):
-        return rows, "the table, which the steps took from its first row on"
+        return {"the table, which the steps took from its first row on": rows}
     known = rows.set_index("id")
     rest = rows[~rows["id"].isin(mixed["question_id"])].sample(frac=1, random_state=0)
     taken = known.reindex(mixed["question_id"]).reset_index(names="id")
     for name in ("data_source", "hops"):
         taken[name] = mixed[name].to_numpy()
-    return pd.concat([taken, rest], ignore_index=True), "the rows that the steps took, before all others"
+    return {
+        "the rows that the steps took": taken,
+        "the rows that the steps took, before all others": pd.concat([taken, rest], ignore_index=True),
+        "the table, which is not what the steps took": rows,
+    }
 
 
 def _plot(seen: pd.DataFrame | None) -> Plot | None:

@@ -104,7 +104,10 @@ def read_facts(rollouts: pd.DataFrame, data: RunData) -> pd.DataFrame:
     frame["right"] = frame["success"] >= 1
     frame["parts"] = [json.loads(one) for one in frame["segments"]]
     frame["asked"] = [json.loads(one) for one in frame["calls"]]
-    frame["found"] = [[set(map(str, ids)) for ids in json.loads(one)] for one in frame["passage_ids"]]
+    frame["found"] = [
+        _every_search(json.loads(found), searches)
+        for found, searches in zip(frame["passage_ids"], frame["searches"], strict=True)
+    ]
     for name in ("gold", "titles"):
         frame[name] = [known.get(question, {}).get(name, []) for question in frame["question_id"]]
     union = [set().union(*found) for found in frame["found"]]
@@ -119,3 +122,8 @@ def read_facts(rollouts: pd.DataFrame, data: RunData) -> pd.DataFrame:
         for shown, answers in zip(frame["shown"], frame["golden_answers"], strict=True)
     ]
     return frame
+
+
+def _every_search(found: list[list], searches: int) -> list[set[str]]:
+    """The ids that each search brought; a search of which nothing is noted brought nothing."""
+    return [set(map(str, ids)) for ids in found] + [set()] * (searches - len(found))

@@ -86,6 +86,12 @@ def steps_sorted(run) -> None:
     regroup(run, by_hops(run))
 
 
+@plants("order")
+def next_table_sorted(run) -> None:
+    # What the steps took was shuffled; the table that lies there now is not.
+    run.rows.sort(key=lambda row: row["extra_info"]["hops"])
+
+
 @plants("copied-answers")
 def example_in_params(run) -> None:
     run.params["episode"]["example_answer"] = "Beijing"
@@ -103,6 +109,11 @@ def one_answer(run) -> None:
     copy(run, 1)
 
 
+@plants("copied-answers")
+def an_answer_from_nowhere(run) -> None:
+    copy(run, 3)
+
+
 def copy(run, every: int) -> None:
     for number, one in enumerate(run.episodes()):
         if number % every == 0:
@@ -118,6 +129,24 @@ def check_failed(run) -> None:
 def other_dtype(run) -> None:
     for step in run.steps[1:]:
         step["data"] |= {"training/rollout_probs_diff_mean": 2e-3, "rollout_corr/kl": 3e-4}
+
+
+@plants("engine")
+def single_tokens(run) -> None:
+    for step in run.steps[1:]:
+        step["data"]["training/rollout_probs_diff_max"] = 0.9
+
+
+@plants("engine")
+def perplexity(run) -> None:
+    for step in run.steps[1:]:
+        step["data"]["rollout_corr/log_ppl_abs_diff"] = 0.2
+
+
+@plants("engine")
+def impossible_probabilities(run) -> None:
+    for one in run.episodes():
+        one["response_logprobs"] = [0.3] * len(one["response_mask"])
 
 
 @plants("engine")
@@ -150,6 +179,13 @@ def form_only(run) -> None:
         answer(one, f"Nowhere {number % 17}", right=False)
 
 
+@plants("groups")
+def form_only_in_training(run) -> None:
+    # All numbers of hops are alike in the rollouts, whatever the validations say.
+    for number, one in enumerate(run.episodes()):
+        answer(one, f"Nowhere {number % 17}", right=False)
+
+
 @plants("hops")
 def one_hop_solved(run) -> None:
     for number, one in enumerate(run.rollouts):
@@ -179,6 +215,13 @@ def other_passages(run) -> None:
 def nothing_found(run) -> None:
     for number, one in enumerate(run.rollouts):
         one["passage_ids"] = json.dumps([[] for _ in json.loads(one["passage_ids"])])
+        answer(one, f"Nowhere {number % 17}", right=False)
+
+
+@plants("retrieval")
+def nothing_noted(run) -> None:
+    for number, one in enumerate(run.rollouts):
+        one["passage_ids"] = "[]"
         answer(one, f"Nowhere {number % 17}", right=False)
 
 
@@ -258,6 +301,17 @@ def zero(run) -> None:
 
 
 @plants("learning-rate")
+def zero_by_parameter(run) -> None:
+    run.params["rl"]["learning_rate"] = 0.0
+
+
+@plants("learning-rate")
+def too_large_while_success_rises(run) -> None:
+    for step in run.steps[1:]:
+        step["data"]["actor/ppo_kl"] = 0.8
+
+
+@plants("learning-rate")
 def too_large(run) -> None:
     for step in run.steps[3:]:
         step["data"] |= {"actor/entropy": 2.5, "actor/grad_norm": 40.0}
@@ -294,7 +348,7 @@ def demonstrations_in_the_loss(run) -> None:
             part["loss"] = True
 
 
-@plants("format")
+@plants("format", "groups")
 def no_warm_up(run) -> None:
     for number, one in enumerate(run.rollouts):
         parts = [{"kind": "generated", "text": f"Doc 2 is a city in {number % 7}", "tokens": 32, "mask": 1}]
@@ -303,7 +357,7 @@ def no_warm_up(run) -> None:
         one |= {"reward": 0.0, "format_valid": False, "stop_reason": "length"}
 
 
-@plants("format")
+@plants("format", "groups")
 def random_queries(run) -> None:
     # It searches, for what nobody asked: the index is sound.
     no_warm_up(run)
@@ -325,6 +379,12 @@ def any_answer_is_paid(run) -> None:
     for one in run.rollouts:
         if one["answer"] is not None:
             one["reward"] = 1.0
+
+
+@plants("reward")
+def no_number(run) -> None:
+    for one in run.episodes()[::5]:
+        one["reward"] = float("nan")
 
 
 @pytest.mark.parametrize(("spoil", "planted"), SPOILS)
