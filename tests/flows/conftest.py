@@ -27,7 +27,8 @@ if mode == "hang":
     Path("grandchild").write_text(str(child.pid))
     time.sleep(300)
 figures = {"decision": "rejected", "checks": [
-    {"name": "x", "expression": "a.b >= 1", "value": 0.5, "passed": False, "severity": "error"}]}
+    {"name": "x", "expression": "a.b >= 1", "value": 0.5, "passed": False, "severity": "error",
+     "reason": "0.5 is not >= 1, short by 0.5"}]}
 (out / "figures.json").write_text(json.dumps({**figures, "mode": mode}))
 """
 

@@ -68,6 +68,7 @@ def test_without_release_the_decision_is_recorded_and_nothing_is_released(reposi
     done = run("--no-release")
     assert done.returncode == 0, done.stderr
     assert "rejected: failed x" in done.stdout
+    assert "error: x: `a.b >= 1`: 0.5 is not >= 1, short by 0.5" in " ".join(done.stdout.split())
     assert not (repository / "data/release").exists()
     flow = tracking.latest_flow("tiny")
     assert flow is not None and flow.tags["decision"] == "rejected"
