@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 
+import numpy as np
+
 from tasks.diagnosis.finding import Finding, Look, Plot
 from tasks.diagnosis.run_data import RunData
 from tasks.diagnosis.statistics import median
@@ -114,7 +116,7 @@ def _sampling(look: Look, data: RunData) -> None:
             SAMPLING,
         )
     broken = sum(
-        any(not value <= POSITIVE for value, mask in zip(logprobs, masks, strict=False) if mask)
+        bool((~(np.asarray(logprobs)[: len(masks)] <= POSITIVE) & (np.asarray(masks)[: len(logprobs)] > 0)).any())
         for logprobs, masks in zip(data.rollouts["response_logprobs"], data.rollouts["response_mask"], strict=True)
     )
     if broken:

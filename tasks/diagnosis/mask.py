@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pandas as pd
 
 from tasks.diagnosis.finding import Finding, Look
@@ -35,9 +36,13 @@ def wrong_masks(rollouts: pd.DataFrame) -> tuple[int, int, int]:
     """
     episodes = shown = written = 0
     for text, found in zip(rollouts["segments"], rollouts["response_mask"], strict=True):
-        right = [int(part["kind"] == GENERATED) for part in json.loads(text) for _ in range(part["tokens"])]
-        pairs = list(zip(right, map(int, found), strict=False))
-        one, other = sum(not a and b for a, b in pairs), sum(a and not b for a, b in pairs)
+        parts = json.loads(text)
+        right = np.repeat([part["kind"] == GENERATED for part in parts], [part["tokens"] for part in parts]).astype(
+            bool
+        )
+        both = min(len(right), len(found))
+        wanted, given = right[:both], np.asarray(found[:both], dtype=bool)
+        one, other = int((given & ~wanted).sum()), int((wanted & ~given).sum())
         episodes += bool(one or other or len(right) != len(found))
         shown, written = shown + one, written + other
     return episodes, shown, written
