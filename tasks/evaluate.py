@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tasks.agent.toolbox.serving import serving
 from tasks.contract import Figures, Stage, main
+from tasks.errors import InputError
 from tasks.evaluation import jobs
 from tasks.params import Playing
 from tasks.retrieval.index import manifest
@@ -33,8 +34,8 @@ def run(stage: Stage) -> Figures:
     index, folder = stage.input("index"), Path("checkpoints", stage.fingerprint())
     manifest.require_corpus(index, stage.input("ingest", "corpus.parquet"))
     sections, models = Playing.of(params), _models(stage)
-    folders = {model.name: model.folder for model in models}
-    outside.check(settings.outside, folders)
+    named = {model.name: model for model in models}
+    outside.check(settings.outside, named)
     asked = _multiple_choice(stage)
     with serving(sections, index=index, say=stage.say) as ready:
         table = playing.Table(stage.input("ingest", "test.parquet"), index, ready, params.seed)
@@ -49,8 +50,9 @@ def run(stage: Stage) -> Figures:
     for line in figures.lines(found):
         stage.say(line)
     # Commands of their own come first: this process takes no GPU memory before it scores choices.
-    found["outside"] = outside.run(settings.outside, folders, folder=folder / "outside", say=stage.say)
+    found["outside"] = outside.run(settings.outside, named, folder=folder / "outside", say=stage.say)
     if asked:
+        folders = {model.name: model.folder for model in models}
         found["ability"] = ability.measure(folders, asked, confidence=settings.confidence, say=stage.say)
     found |= report.publish(
         stage.out,
@@ -78,6 +80,9 @@ def _multiple_choice(stage: Stage) -> list[Choices]:
     if wanted is None:
         return []
     if wanted.file is not None:
+        if Path(wanted.file).is_absolute() or ".." in Path(wanted.file).parts:
+            mend = f"put it there, and name it from {SOURCES} on"
+            raise InputError(f"{wanted.file} does not lie below {SOURCES}", where="evaluate.ability.file", mend=mend)
         return ability.read(SOURCES / wanted.file, wanted.questions, seed)
     titles = pq.read_table(stage.input("ingest", "corpus.parquet"), columns=["title"])["title"]
     return ability.generated.questions(practice.spare_names(set(titles.to_pylist())), wanted.questions, seed)

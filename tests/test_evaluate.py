@@ -25,6 +25,15 @@ def test_a_file_of_questions_lies_below_the_sources(make_stage) -> None:
     assert [one.choices for one in evaluate._multiple_choice(stage)] == [("Oka", "Paris")] * 2
 
 
+@pytest.mark.parametrize("file", ["/etc/q.jsonl", "../q.jsonl"])
+def test_a_file_of_questions_that_dvc_does_not_watch_is_refused(make_stage, file: str) -> None:
+    stage = make_stage("evaluate", evaluate={"ability": {"file": file, "questions": 2}})
+    with pytest.raises(
+        InputError, match=r"^evaluate\.ability\.file: .*q\.jsonl does not lie below data/sources; put it"
+    ):
+        evaluate._multiple_choice(stage)
+
+
 def test_generated_questions_are_about_names_that_the_corpus_does_not_have(make_stage, write_corpus) -> None:
     stage = make_stage("evaluate", evaluate={"ability": {"file": None, "questions": 40}})
     titles = ["Baba", "Bade"]

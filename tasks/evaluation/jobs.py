@@ -10,8 +10,9 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+
 from tasks.errors import InputError
-from tasks.files import read_json
 from tasks.params.judging import Evaluate
 from tasks.sections import Section
 
@@ -30,6 +31,11 @@ class Model(Section):
     name: str
     folder: Path
     digest: str | None = None
+
+    @property
+    def place(self) -> str:
+        """Name of what is kept of this model, and of no other."""
+        return "-".join(filter(None, (self.name, self.digest)))
 
 
 class Way(Section):
@@ -66,6 +72,16 @@ class Job(Section):
     part: Path
 
 
+class _Config(BaseModel):
+    """What is asked of a model's `config.json`."""
+
+    model_config = ConfigDict(strict=True)
+
+    max_position_embeddings: int | None = None
+    dtype: str | None = None
+    torch_dtype: str | None = None  # its name before transformers 5
+
+
 GREEDY = Way(name="greedy")
 
 
@@ -79,7 +95,7 @@ def sampled(settings: Evaluate) -> Way | None:
 def smaller_batches(settings: Evaluate) -> list[Way]:
     """The ways in which the check of the batch size plays."""
     sizes = settings.batch_check.max_seqs if settings.batch_check is not None else []
-    return [Way(name=f"max-seqs-{size}", batch=size) for size in sizes]
+    return [Way(name=f"max-seqs-{size}", batch=size) for size in dict.fromkeys(sizes)]
 
 
 def plan(models: Sequence[Model], settings: Evaluate, questions: int, folder: Path) -> list[Job]:
@@ -98,7 +114,7 @@ def plan(models: Sequence[Model], settings: Evaluate, questions: int, folder: Pa
     checks = [(way, few) for way in smaller_batches(settings)]
     jobs = []
     for model in models:
-        place = folder / "-".join(filter(None, (model.name, model.digest)))
+        place = folder / model.place
         for way, count in [*ways, *(checks if model.name == CHECKED else [])]:
             for first in range(0, count, settings.max_seqs):
                 last, part = min(first + settings.max_seqs, count), place / way.name / f"{first:06d}.parquet"
@@ -116,17 +132,26 @@ def champion(folder: str, tokens: int) -> Model:
         tokens: of the longest episode.
 
     Raises:
-        InputError: it is no model in Hugging Face's form, or its context is shorter than an episode.
+        InputError: it is no model in Hugging Face's form, its dtype is unknown, or its context is shorter than an
+            episode.
     """
     path = Path(folder).absolute()
     mend = "name a folder of a model in evaluate.champion, or null"
     for pattern in ("config.json", "tokenizer_config.json", "*.safetensors"):
-        if not any(path.glob(pattern)):
+        if not any(file.is_file() for file in path.glob(pattern)):
             raise InputError(f"no champion here: {pattern} is missing", where=folder, mend=mend)
-    positions = read_json(path / "config.json").get("max_position_embeddings")
-    if positions is not None and positions < tokens:
-        what = f"the champion's context of {positions} tokens is less than an episode's {tokens}"
-        raise InputError(what, where=str(path / "config.json"), mend=mend)
+    config = path / "config.json"
+    try:
+        about = _Config.model_validate_json(config.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = f"{config}, key {first['loc'][0]}" if first["loc"] else str(config)
+        raise InputError(f"no model's configuration: {first['msg']}", where=where, mend=mend) from None
+    if (about.dtype or about.torch_dtype) is None:
+        raise InputError("the champion's dtype is not said", where=str(config), mend='add it, as "dtype": "bfloat16"')
+    if about.max_position_embeddings is not None and about.max_position_embeddings < tokens:
+        what = f"the champion's context of {about.max_position_embeddings} tokens is less than an episode's {tokens}"
+        raise InputError(what, where=str(config), mend=mend)
     digest = hashlib.sha256()
     for file in sorted(one for one in path.rglob("*") if one.is_file()):
         digest.update(str(file.relative_to(path)).encode())

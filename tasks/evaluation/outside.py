@@ -11,23 +11,25 @@ from pathlib import Path
 from typing import Any
 
 from tasks.errors import CrashError, InputError
+from tasks.evaluation.jobs import Model
 from tasks.files import read_json, write_json
 from tasks.params.judging import Outside
-from tasks.processes import CommandError, last_lines, run_supervised
+from tasks.processes import CommandError, end_leftovers, last_lines, run_supervised
 
 PLACE = "{model}"
+MARK = "FORAGER_BENCHMARK"  # in the environment of a benchmark's processes
 _SAID = 5  # lines of a benchmark that has failed
 _SHOWN = 200
 # MLflow's metrics and the gate's expressions take such names.
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def check(wanted: Mapping[str, Outside], models: Mapping[str, Path]) -> None:
+def check(wanted: Mapping[str, Outside], models: Mapping[str, Model]) -> None:
     """Refuse what can't be run, before anything is played.
 
     Args:
         wanted: `evaluate.outside`.
-        models: folder by name.
+        models: by name.
 
     Raises:
         InputError: a benchmark's name is no name of a figure, its program isn't there, it measures a model that there
@@ -52,13 +54,13 @@ def check(wanted: Mapping[str, Outside], models: Mapping[str, Path]) -> None:
 
 
 def run(
-    wanted: Mapping[str, Outside], models: Mapping[str, Path], *, folder: Path, say: Callable[[str], None]
+    wanted: Mapping[str, Outside], models: Mapping[str, Model], *, folder: Path, say: Callable[[str], None]
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Run every benchmark on its models; what an earlier, killed run has finished is not run again.
 
     Args:
         wanted: `evaluate.outside`, checked.
-        models: absolute folder by name.
+        models: by name; their folders are absolute.
         folder: keeps scores and what the commands print.
         say: takes a line of progress.
 
@@ -66,15 +68,17 @@ def run(
         `{BENCHMARK: {MODEL: {SCORE: number}}}`
 
     Raises:
-        CrashError: a command failed, ran out of time, or printed no scores; the line says which and its last words.
+        CrashError: a command could not be started, failed, ran out of time, or printed no scores; the line says which
+            and its last words.
     """
     found: dict[str, dict[str, dict[str, float]]] = {}
     for name, one in wanted.items():
         for model in one.models:
-            kept = folder / f"{name}-{model}.json"
+            # Under the digest as well: a champion may have changed since.
+            kept = folder / f"{name}-{models[model].place}.json"
             if not kept.exists():
                 say(f"outside: {name} of {model}")
-                write_json(kept, _run(name, model, one, models[model], folder))
+                write_json(kept, _run(name, model, one, models[model].folder, folder))
             scores = read_json(kept)
             say(f"outside: {name} of {model}: " + ", ".join(f"{key} {value:g}" for key, value in scores.items()))
             found.setdefault(name, {})[model] = scores
@@ -86,13 +90,20 @@ def _run(name: str, model: str, wanted: Outside, at: Path, folder: Path) -> dict
     command = [word.replace(PLACE, str(at)) for word in wanted.command]
     log.unlink(missing_ok=True)
     try:
-        run_supervised(command, log=log, stdout=printed, timeout=wanted.seconds)
+        run_supervised(
+            command, log=log, stdout=printed, timeout=wanted.seconds, environment={MARK: str(folder.absolute())}
+        )
         return read_scores(printed.read_bytes())
     except CommandError as error:
         told = str(error).partition("\n")[0]
+    except OSError as error:
+        told = f"cannot be started: {error}"
     except ValueError as error:
         told = f"{error}; output: {printed}"
-    words = last_lines(log, _SAID)
+    finally:
+        # What a benchmark leaves running would hold memory that the next one needs.
+        end_leftovers(folder.absolute(), mark=MARK)
+    words = "\n".join(line[-_SHOWN:] for line in last_lines(log, _SAID).splitlines()) if log.exists() else ""
     raise CrashError(f"benchmark {name} of {model}: {told}" + (f"\nits last words:\n{words}" if words else ""))
 
 

@@ -52,7 +52,7 @@ class Engine:
         # vLLM's dtype "auto" would turn float32 weights into 16 bits.
         config = json.loads((model / "config.json").read_text(encoding="utf-8"))
         # transformers 5 has renamed the key.
-        dtype = config["dtype"] if "dtype" in config else config["torch_dtype"]
+        dtype = config.get("dtype") or config["torch_dtype"]
         engine = {"max_num_seqs": max_seqs, "enforce_eager": True, "dtype": dtype}
         self._engine = LLM(
             model=str(model),

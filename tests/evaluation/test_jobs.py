@@ -45,11 +45,17 @@ def test_samples_for_all_and_smaller_batches_for_the_trained_model(defaults) -> 
     assert jobs.GREEDY.temperature == 0.0
 
 
+def test_a_batch_size_that_is_named_twice_is_played_once(defaults) -> None:
+    check = defaults.evaluate.batch_check.model_copy(update={"max_seqs": [8, 8]})
+    planned = plan(MODELS, settings(defaults, batch_check=check), 50, Path("p"))
+    assert len({job.part for job in planned}) == len(planned) == 3
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     made = tmp_path / "champion"
     made.mkdir()
-    (made / "config.json").write_text(json.dumps({"max_position_embeddings": 320}))
+    (made / "config.json").write_text(json.dumps({"max_position_embeddings": 320, "dtype": "float32"}))
     (made / "tokenizer_config.json").write_text("{}")
     (made / "model.safetensors").write_bytes(b"weights")
     return made
@@ -72,3 +78,26 @@ def test_a_folder_that_is_no_champion_is_refused(folder, tmp_path) -> None:
         champion(str(folder), 320)
     with pytest.raises(InputError, match=r"nowhere: no champion here: config\.json is missing"):
         champion(str(tmp_path / "nowhere"), 320)
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ("{", "config.json: no model's configuration: Invalid JSON"),
+        ("[]", "config.json: no model's configuration: Input should be an object"),
+        ("null", "config.json: no model's configuration: Input should be an object"),
+        (b"\xff\xfe", "config.json: no model's configuration: Invalid JSON"),
+        ('{"max_position_embeddings": "512"}', "config.json, key max_position_embeddings: no model's configuration: "),
+        ('{"max_position_embeddings": 320}', "config.json: the champion's dtype is not said; add it"),
+    ],
+)
+def test_a_configuration_that_is_none_is_refused_with_one_line(folder, config, told) -> None:
+    (folder / "config.json").write_bytes(config if isinstance(config, bytes) else config.encode())
+    with pytest.raises(InputError) as caught:
+        champion(str(folder), 320)
+    assert told in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_older_configurations_have_another_name_for_the_dtype(folder) -> None:
+    (folder / "config.json").write_text(json.dumps({"torch_dtype": "bfloat16", "architectures": ["Any"]}))
+    assert champion(str(folder), 320).name == "champion"

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tasks.errors import CrashError, InputError
 from tasks.evaluation import outside
+from tasks.evaluation.jobs import Model
 from tasks.params.judging import Outside
 from tasks.processes import MARK
 
@@ -27,7 +28,8 @@ def python(code: str, models: tuple[str, ...] = ("rl",), seconds: int = 60) -> O
 
 
 def run(tmp_path: Path, wanted: dict[str, Outside], said: list[str] | None = None) -> dict:
-    models = {"base": tmp_path / "base model", "rl": tmp_path / "rl"}
+    folders = {"base": tmp_path / "base model", "rl": tmp_path / "rl"}
+    models = {name: Model(name=name, folder=folder) for name, folder in folders.items()}
     outside.check(wanted, models)
     return outside.run(wanted, models, folder=tmp_path / "kept", say=[].append if said is None else said.append)
 
@@ -60,6 +62,48 @@ def test_a_finished_benchmark_is_not_run_again(tmp_path: Path) -> None:
         run(tmp_path, broken)
     assert run(tmp_path, {"mine": python(code), "other": python("print('{\"f1\": 1}')")})["mine"] == {"rl": {"em": 1.0}}
     assert (tmp_path / "runs").read_text() == "x"
+
+
+def test_a_champion_of_another_content_is_measured_anew(tmp_path: Path) -> None:
+    code = "import time; print('{\"ns\": %d}' % time.time_ns())"
+
+    def score(digest: str) -> float:
+        champion = Model(name="champion", folder=tmp_path, digest=digest)
+        wanted = {"mine": python(code, ("champion",))}
+        return outside.run(wanted, {"champion": champion}, folder=tmp_path / "kept", say=print)["mine"]["champion"][
+            "ns"
+        ]
+
+    first = score("c0")
+    assert score("c0") == first
+    assert score("c1") > first
+
+
+@pytest.mark.parametrize("own_session", [False, True])
+def test_what_a_benchmark_leaves_running_is_ended(tmp_path: Path, gone, own_session: bool) -> None:
+    code = (
+        "import subprocess\n"
+        f"child = subprocess.Popen(['sleep', '600'], stderr=subprocess.DEVNULL, start_new_session={own_session})\n"
+        f"open({str(tmp_path / 'pid')!r}, 'w').write(str(child.pid)); print('{{\"em\": 1}}')"
+    )
+    assert run(tmp_path, {"mine": python(code)}) == {"mine": {"rl": {"em": 1.0}}}
+    child = int((tmp_path / "pid").read_text())
+    assert not psutil.pid_exists(child) or gone([psutil.Process(child)])
+
+
+def test_a_program_that_cannot_be_started_is_told_in_one_line(tmp_path: Path) -> None:
+    program = tmp_path / "bench"
+    program.write_text("print(1)\n")
+    program.chmod(0o755)
+    wanted = python("").model_copy(update={"command": [str(program), "{model}"]})
+    with pytest.raises(CrashError, match=r"^benchmark mine of rl: cannot be started: .*Exec format error.*$"):
+        run(tmp_path, {"mine": wanted})
+
+
+def test_last_words_are_cut(tmp_path: Path) -> None:
+    with pytest.raises(CrashError) as caught:
+        run(tmp_path, {"mine": python("import sys; sys.exit('x' * 1_000_000 + 'the end')")})
+    assert str(caught.value).endswith("xthe end") and len(str(caught.value)) < 1000
 
 
 @pytest.mark.parametrize(
@@ -111,11 +155,13 @@ import signal, sys
 from pathlib import Path
 from tasks.contract import _turn_sigterm_into_exit
 from tasks.evaluation import outside
+from tasks.evaluation.jobs import Model
 from tasks.params.judging import Outside
 signal.signal(signal.SIGTERM, _turn_sigterm_into_exit)
 code = "import os, time; open({str(tmp_path / "pid")!r}, 'w').write(str(os.getpid())); time.sleep(600)"
 wanted = Outside(command=[sys.executable, "-c", code, "{{model}}"], models=["rl"], seconds=600)
-outside.run({{"mine": wanted}}, {{"rl": Path("x")}}, folder=Path({str(tmp_path / "kept")!r}), say=print)
+models = {{"rl": Model(name="rl", folder=Path("x"))}}
+outside.run({{"mine": wanted}}, models, folder=Path({str(tmp_path / "kept")!r}), say=print)
 """
     environment = {**os.environ, MARK: str(tmp_path)}
     stage = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, env=environment)
