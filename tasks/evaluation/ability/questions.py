@@ -32,7 +32,7 @@ class Choices:
     @property
     def continuations(self) -> list[str]:
         """The choices as they continue the context: after a space, where there is none yet."""
-        return [one if self.context[-1].isspace() or one[0].isspace() else f" {one}" for one in self.choices]
+        return _continued(self.context, self.choices)
 
 
 def read(path: Path, count: int, seed: int) -> list[Choices]:
@@ -74,9 +74,14 @@ def _question(row: dict[str, Any], origin: str) -> Choices:
         context = _kept(row["context"], "context")
     listed = fields.items(fields.required(row, "choices"), "choices")
     choices = tuple(_kept(one, f"choices.{number}") for number, one in enumerate(listed))
-    if len(choices) < 2 or len(set(choices)) < len(choices):
+    # As they continue the context: "a" and " a" would be scored alike.
+    if len(choices) < 2 or len(set(_continued(context, choices))) < len(choices):
         raise RowError("wrong_choices", f"choices: must be two or more, all different, got {len(choices)}")
     return Choices(context, choices, _answer(fields.required(row, "answer"), choices), origin)
+
+
+def _continued(context: str, choices: Sequence[str]) -> list[str]:
+    return [one if context[-1].isspace() or one[0].isspace() else f" {one}" for one in choices]
 
 
 def _kept(value: Any, key: str) -> str:

@@ -41,7 +41,7 @@ def encode(tokenizer: Any, context: str, continuation: str) -> Encoded:
     """
     found = tokenizer(context + continuation, return_offsets_mapping=True)
     ends = [end for _, end in found["offset_mapping"]]
-    start = next(place for place, end in enumerate(ends) if end > len(context))
+    start = next((place for place, end in enumerate(ends) if end > len(context)), len(ends))
     return Encoded(found["input_ids"], start)
 
 
@@ -55,7 +55,8 @@ def likelihoods(folder: Path, questions: Sequence[Choices]) -> list[list[float]]
         questions: what is asked.
 
     Raises:
-        InputError: a choice is too long for the model, or its tokenizer is none of the fast ones.
+        InputError: a choice is too long for the model, it or its context is no token of its own, or the tokenizer is
+            none of the fast ones.
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -66,7 +67,7 @@ def likelihoods(folder: Path, questions: Sequence[Choices]) -> list[list[float]]
         raise InputError("the tokenizer does not say where its tokens stand", where=str(folder), mend=mend)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval().to(device)
-    longest = model.config.max_position_embeddings
+    longest = model.config.get_text_config().max_position_embeddings
     found = []
     with torch.inference_mode():
         for one in questions:
@@ -78,6 +79,9 @@ def likelihoods(folder: Path, questions: Sequence[Choices]) -> list[list[float]]
 def _cut(encoded: Encoded, longest: int, origin: str) -> Encoded:
     """The last `longest` tokens."""
     over = max(0, len(encoded.ids) - longest)
+    if encoded.start in (0, len(encoded.ids)):
+        what = "the model has no token that stands for the context alone, or none for a choice"
+        raise InputError(what, where=origin, mend="take the question out")
     if over >= encoded.start:
         what = f"a choice of {len(encoded.ids) - encoded.start} tokens, and the model's context has {longest}"
         raise InputError(what, where=origin, mend="shorten it")

@@ -41,6 +41,8 @@ def test_a_question_is_asked_and_a_context_continued(tmp_path: Path) -> None:
         ({**ROW, "choices": "Oka"}, "choices: must be a list, got a text"),
         ({**ROW, "choices": ["Oka"]}, "choices: must be two or more, all different, got 1"),
         ({**ROW, "choices": ["Oka", "Oka"]}, "choices: must be two or more, all different"),
+        ({**ROW, "choices": ["Oka", " Oka"]}, "choices: must be two or more, all different"),
+        ({**ROW, "choices": []}, "choices: must be two or more, all different, got 0"),
         ({**ROW, "choices": ["Oka", 3]}, "choices.1: must be a text, got the number 3"),
         ({**ROW, "choices": ["Oka", ""]}, "choices.1: is empty"),
         ({"question": "Who?", "answer": 0}, "key 'choices' is missing"),

@@ -8,7 +8,7 @@ import torch
 
 from tasks.errors import InputError
 from tasks.evaluation.ability import Choices, figures, measure
-from tasks.evaluation.ability.scoring import encode, likelihoods
+from tasks.evaluation.ability.scoring import Encoded, _cut, encode, likelihoods
 
 WORDS = ["Where was Karo born?", "Karo was born in", " Velin", "Doc 1 (Title: Karo)", "café ☃", "\n", " ", "a  b"]
 
@@ -79,6 +79,13 @@ def test_a_long_context_loses_its_beginning_and_a_long_choice_is_refused(make_mo
         InputError, match=r"line 7: a choice of \d+ tokens, and the model's context has 256; shorten it"
     ):
         likelihoods(folder, [Choices("Who?", (end, "Karo"), 0, "line 7")])
+
+
+@pytest.mark.parametrize("start", [0, 2])
+def test_a_context_or_a_choice_without_a_token_of_its_own_is_refused(start: int) -> None:
+    """Of a first token no model says how likely it is, and a choice of no token would be certain."""
+    with pytest.raises(InputError, match="line 7: the model has no token that stands for the context alone, or none"):
+        _cut(Encoded([5, 6], start), 256, "line 7")
 
 
 def test_the_likeliest_choice_counts_with_and_without_its_length() -> None:
