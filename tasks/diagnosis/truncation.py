@@ -11,6 +11,7 @@ from tasks.diagnosis.retrieval import ENOUGH, READABLE, full_observations
 from tasks.diagnosis.run_data import GENERATED, RunData, in_hops, late
 
 CUT = 0.1  # share of the episodes that a budget ends; more bend what is learnt (DAPO, Yu et al. 2025, section 3.4)
+CUT_LATER = 0.2  # the same of the second half: a policy that learns to search more runs out of turns now and then
 FILLED = 0.95  # of episode.max_response_tokens: an answer takes more than what is left
 NO_ROOM = 0.5  # share of the episodes that search as often as they must and fill the response
 ONE_CALL = ("search-r1", "research")  # protocols in which a turn makes one call
@@ -40,7 +41,7 @@ def truncation(data: RunData) -> Finding:
         text = f"{share:.1%} of the episodes ended by {reason}, {later:.1%} in the second half of the steps"
         if len(babble):
             text += f"; {len(babble) / len(frame):.1%} more wrote on without asking for anything, which no budget mends"
-        look.judge(max(share, later) > CUT, text, mend, _examples(cut))
+        look.judge(later > (CUT if share > CUT else CUT_LATER), text, mend, _examples(cut))
     _room(look, data, frame)
     _observations(look, data, frame)
     _prompts(look, data, frame)

@@ -405,6 +405,22 @@ def test_a_healthy_run_has_no_cause_and_everything_was_examined(recorded_run, tm
     assert {name: one.verdict for name, one in found.items()} == dict.fromkeys(CAUSES, "fine")
 
 
+def test_a_policy_that_learns_to_search_more_may_run_out_of_turns_now_and_then(recorded_run, tmp_path) -> None:
+    for one in [one for one in recorded_run.episodes() if one["step"] > 3][::7]:
+        cut(one, "turns")
+    found = findings(recorded_run, tmp_path)["truncation"]
+    assert found.verdict == "fine"
+    assert "7.2% of the episodes ended by turns, 14.4% in the second half" in "".join(
+        one.text for one in found.evidence
+    )
+
+
+def test_what_no_longer_cuts_in_the_second_half_is_past(recorded_run, tmp_path) -> None:
+    for one in [one for one in recorded_run.episodes() if one["step"] < 3][::2]:
+        cut(one, "length")
+    assert findings(recorded_run, tmp_path)["truncation"].verdict == "fine"
+
+
 @pytest.mark.parametrize(
     ("steps", "samples", "groups"), [(1, 6, 10), (1, 2, 4), (2, 4, 10), (3, 2, 4), (3, 4, 8), (4, 6, 4), (5, 6, 10)]
 )
