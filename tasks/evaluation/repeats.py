@@ -31,8 +31,7 @@ def answers_sha256(part: pd.DataFrame) -> str:
     """
     digest = hashlib.sha256()
     for row in part.sort_values("question_id").itertuples():
-        answer = None if pd.isna(row.answer) else row.answer
-        digest.update(json.dumps([row.question_id, row.segments, answer]).encode() + b"\n")
+        digest.update(json.dumps([row.question_id, row.segments, _answer(row.answer)]).encode() + b"\n")
     return digest.hexdigest()
 
 
@@ -47,10 +46,15 @@ def batch_figures(frame: pd.DataFrame, smaller: pd.DataFrame) -> dict[str, int]:
         `{"questions", "answers_changed", "trajectories_changed"}`; a trajectory has changed when a token has.
     """
     played = frame.set_index("question_id").loc[smaller["question_id"]]
-    answers = (played["answer"].fillna("").to_numpy() != smaller["answer"].fillna("").to_numpy()).sum()
+    answers = zip(played["answer"], smaller["answer"], strict=True)
     pairs = zip(played["response_ids"], smaller["response_ids"], strict=True)
     return {
         "questions": len(smaller),
-        "answers_changed": int(answers),
+        "answers_changed": sum(_answer(before) != _answer(after) for before, after in answers),
         "trajectories_changed": sum(list(before) != list(after) for before, after in pairs),
     }
+
+
+def _answer(value: Any) -> str | None:
+    """An answer out of a frame; none is another than an empty one."""
+    return None if pd.isna(value) else value

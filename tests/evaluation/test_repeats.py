@@ -40,4 +40,6 @@ def test_figures_of_each_model_name_the_engines_settings() -> None:
 def test_changes_with_the_batch_by_hand() -> None:
     smaller = frame(answer=[None, "y", "x"], response_ids=[[0, 0], [1], [2, 5]]).iloc[[2, 1]]
     assert batch_figures(frame(), smaller) == {"questions": 2, "answers_changed": 1, "trajectories_changed": 2}
+    empty = frame(answer=["", "x", "x"])
+    assert batch_figures(frame(), empty)["answers_changed"] == 1  # an empty one is another than none
     assert batch_figures(frame(), frame()) == {"questions": 3, "answers_changed": 0, "trajectories_changed": 0}
