@@ -13,11 +13,13 @@ import shutil
 from pathlib import Path
 
 import pandas as pd
+import pyarrow.parquet as pq
 
 from tasks.agent.setup import open_setup
 from tasks.agent.toolbox.serving import serving
 from tasks.agent.trajectory import Trajectory, write_trajectories
 from tasks.contract import Figures, Stage, main
+from tasks.errors import InputError
 from tasks.params import Playing
 
 
@@ -76,7 +78,7 @@ def _run(stage: Stage, playing: Playing) -> Figures:
         stage.track.log_figures({"check": {**figures, "pass_at_4": verdict.pass_at_4}}, step=verdict.step)
 
     if sft.max_steps:
-        train_rows, validation_rows = (stage.input("demos", f"{name}.parquet") for name in ("train", "validation"))
+        train_rows, validation_rows = (_demonstrations(stage, name) for name in ("train", "validation"))
         stage.say("starting verl's SFT trainer")
         verdicts = sft_run.train(
             folder,
@@ -113,6 +115,23 @@ def _run(stage: Stage, playing: Playing) -> Figures:
         "pass_at_4": last.pass_at_4,
         "stopped_by": last.stop,
     }
+
+
+def _demonstrations(stage: Stage, name: str) -> Path:
+    """The table of demonstrations of that name.
+
+    Raises:
+        InputError: they are too few for a batch; verl's SFT trainer drops a last batch that isn't full.
+    """
+    path, batch = stage.input("demos", f"{name}.parquet"), stage.params.sft.batch_size
+    found = pq.read_metadata(path).num_rows
+    if found < batch:
+        raise InputError(
+            f"{found} demonstrations, and a batch of sft.batch_size has {batch}",
+            where=str(path),
+            mend="metrics/demos.json says why others were dropped; or lower the batch",
+        )
+    return path
 
 
 if __name__ == "__main__":

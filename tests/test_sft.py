@@ -75,6 +75,15 @@ def test_without_steps_the_policys_model_is_handed_on_and_sampled_once(stage, ca
     assert not list(Path("checkpoints").iterdir())  # nothing is left to resume
 
 
+def test_too_few_demonstrations_for_a_batch_are_refused(make_stage, stage) -> None:
+    asking = make_stage("sft", sft={"batch_size": 4})
+    frame = pd.DataFrame({"question": ["Q?"] * 4})
+    frame.to_parquet("data/demos/train.parquet")
+    frame.head(3).to_parquet("data/demos/validation.parquet")
+    with pytest.raises(InputError, match=r"data/demos/validation\.parquet: 3 demonstrations.*sft\.batch_size has 4"):
+        sft.run(asking)
+
+
 def asked(made: Stage) -> list[str]:
     """Ids of the questions that the stage's check played."""
     sft.run(made)
