@@ -85,3 +85,9 @@ class Gate(Section):
     preset: Preset | None
     half_width: Inner | None
     checks: dict[str, Check | None]
+
+    @model_validator(mode="after")
+    def _refuses_something(self) -> Gate:
+        if not any(check is not None and check.severity == "error" for check in self.checks.values()):
+            raise ValueError("checks: none of severity error is left, so whatever was trained would be released")
+        return self

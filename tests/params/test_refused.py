@@ -14,6 +14,11 @@ from tasks.agent.toolbox import known_tools
 from tasks.agent.trajectory import StopReason
 from tasks.errors import InputError
 
+# Those of the defaults that reject.
+ERRORS = (
+    "exact-match", "gain-over-sft", "format", "searches", "merge-parity", "no-leakage", "recall", "mrr", "findable",
+)  # fmt: skip
+
 
 def overlay_file(root, text):
     (root / "params/mine.yaml").write_text(text)
@@ -53,6 +58,10 @@ def source(item):
         ("gate: {checks: {mine: {severity: error}}}", ["gate.checks.mine.expression' is missing", "name it there"]),
         ("gate: {preset: prodution}", ["gate.preset", "'production'", "'prodution'"]),
         ("gate: {preset: [production]}", ["gate.preset", "'production'"]),
+        (
+            yaml.safe_dump({"gate": {"checks": dict.fromkeys(ERRORS)}}),
+            ["gate", "none of severity error is left", "released"],
+        ),
         (
             "gate: {checks: {mine: {expression: retrieval.k > 1, severity: error}}}",
             [
