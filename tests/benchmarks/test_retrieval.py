@@ -191,13 +191,15 @@ def test_goals_take_the_worst_and_the_best_back_end() -> None:
 def test_dense_service_is_measured_against_the_encoders_best_batch() -> None:
     found = goals(
         figures={
-            "dense.encoder.32": made(capacity=90.0),
-            "dense.encoder.64": made(capacity=100.0),
-            "dense.http.16x32": made(capacity=95.0),
-            "dense.http.64x32": made(capacity=91.0),
+            "dense.encoder.32": made(capacity=90.0, queries_per_second=80.0),
+            "dense.encoder.64": made(capacity=100.0, queries_per_second=70.0),
+            "dense.http.16x32": made(capacity=95.0, queries_per_second=72.0),
+            "dense.http.64x32": made(capacity=91.0, queries_per_second=76.0),
         }
     )
-    assert found["dense by HTTP, 32 queries a request / the encoder alone at its best batch"]["value"] == 0.91
+    goal = "dense by HTTP, 32 queries a request / the encoder alone at its best batch"
+    assert found[f"{goal}, on the clock"]["value"] == 0.9
+    assert found[f"{goal}, by processor time"]["value"] == 0.91
 
 
 def test_tables_say_what_is_missed() -> None:

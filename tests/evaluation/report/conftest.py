@@ -21,9 +21,9 @@ STEPS = [
 ]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A real browser without a window."""
+    """A real browser without a window; while it is open its driver's event loop runs, and no other may."""
     with contextlib.ExitStack() as stack:
         try:
             browser = stack.enter_context(open_browser())
