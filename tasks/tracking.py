@@ -234,14 +234,7 @@ def latest_flow(profile: str) -> Record | None:
 
     Its tags `run.STAGE` name the stages' runs, which may be older than it.
     """
-    found = connect().search_runs(
-        experiment_names=[EXPERIMENT],
-        filter_string=f"attributes.status = 'FINISHED' and tags.kind = 'flow' and tags.profile = '{profile}'",
-        order_by=["attributes.start_time DESC"],
-        max_results=1,
-        output_format="list",
-    )
-    return _record(found[0]) if found else None
+    return _latest(f"attributes.status = 'FINISHED' and tags.kind = 'flow' and tags.profile = '{profile}'")
 
 
 def history(run_id: str, metric: str) -> list[tuple[int, float]]:
@@ -260,9 +253,13 @@ def artifact(run_id: str, name: str, folder: Path) -> Path | None:
 
 def child(run_id: str, stage: str) -> Record | None:
     """The latest run of a stage inside a flow's run, whatever came of it; None when the flow has none."""
+    return _latest(f"tags.`mlflow.parentRunId` = '{run_id}' and tags.stage = '{stage}'")
+
+
+def _latest(condition: str) -> Record | None:
     found = connect().search_runs(
         experiment_names=[EXPERIMENT],
-        filter_string=f"tags.`mlflow.parentRunId` = '{run_id}' and tags.stage = '{stage}'",
+        filter_string=condition,
         order_by=["attributes.start_time DESC"],
         max_results=1,
         output_format="list",
