@@ -35,7 +35,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "index": ("environment", "retrieval", "index"),
     "demos": ("seed", "environment", "retrieval", "episode", "tools", "demos"),
     "sft": ("seed", "environment", "retrieval", "episode", "tools", "sft"),
-    "rl": ("seed", "environment", "retrieval", "episode", "tools", "rl"),
+    "rl": ("seed", "environment", "retrieval", "episode", "tools", "rl", "verl"),
     "merge": ("merge",),
     "evaluate": ("seed", "environment", "retrieval", "episode", "tools", "evaluate"),
     "gate": ("gate",),

@@ -93,6 +93,7 @@ def run(stage: Stage) -> Figures:
         sanity = rl_run.train(
             folder,
             rl=params.rl,
+            verl=params.verl,
             episode=params.episode,
             shared=playing.model_dump(mode="json"),
             model=model,

@@ -26,7 +26,7 @@ def show(name: str, text: str) -> str:
         InputError: there is no such tool, or its `parse` makes nothing of the text.
     """
     profile = parameters.profile_name()
-    params = parameters.parse(parameters.resolve(profile), where=profile)
+    params = parameters.parse(parameters.resolve_in_force(), where=profile)
     opened = build([name], Context(INDEX if INDEX.is_dir() else None, params.retrieval))
     raw = opened[name].parse(text)
     if raw is None:

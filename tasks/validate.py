@@ -161,7 +161,7 @@ def check_file(arguments: Sequence[str]) -> None:
     parser.add_argument("--held-out", type=Path, metavar="PARQUET", help="what it is measured on")
     options = parser.parse_args(arguments)
     with exit_on_input_error("validate"):
-        section = parameters.Validate(**parameters.resolve(parameters.profile_name())["validate"])
+        section = parameters.Validate(**parameters.resolve_in_force()["validate"])
         settings = _settings(section, partial(print, flush=True))
         if options.held_out is not None:
             _refuse_empty(options.held_out)

@@ -66,7 +66,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
     with exit_on_input_error("verl_tool_config"):
         if not given.index.is_dir():
             raise InputError("no such folder", where=str(given.index), mend="run `dvc repro index`")
-        content = parameters.resolve(parameters.profile_name())
+        content = parameters.resolve_in_force()
         sections = {name: content[name] for name in Playing.model_fields}
         write_tool_config(given.out, {**sections, "index": str(given.index.absolute())})
 

@@ -4,6 +4,7 @@
 sections the other stages depend on: a change of one key re-runs just the stages that read its section.
 """
 
+from tasks.params.algorithm import Rl
 from tasks.params.models import (
     Architecture,
     Demos,
@@ -20,7 +21,8 @@ from tasks.params.models import (
     Pretraining,
     Proportion,
     Retrieval,
-    Rl,
+    Rft,
+    Select,
     Sft,
     Tools,
     Validate,
@@ -32,9 +34,12 @@ from tasks.params.resolution import (
     load,
     overlay,
     parse,
+    parse_settings,
     profile_name,
     profiles,
     resolve,
+    resolve_in_force,
+    settings_in_force,
     typed,
     use_profile,
 )
@@ -57,7 +62,9 @@ __all__ = [
     "Pretraining",
     "Proportion",
     "Retrieval",
+    "Rft",
     "Rl",
+    "Select",
     "Sft",
     "Tools",
     "Validate",
@@ -65,9 +72,12 @@ __all__ = [
     "load",
     "overlay",
     "parse",
+    "parse_settings",
     "profile_name",
     "profiles",
     "resolve",
+    "resolve_in_force",
+    "settings_in_force",
     "typed",
     "use_profile",
 ]

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from tasks.params.algorithm import Rl, settings_that_cannot_act
 from tasks.params.judging import Evaluate, Gate
 from tasks.params.searching import Index, Retrieval
 from tasks.sections import Count, Float, Positive, Section, Share
@@ -148,32 +149,23 @@ class Sft(Section):
     success_rate: Share
     patience: Positive
     timeout_minutes: Positive
-    overrides: list[str]
+    verl: dict[str, Any]
 
 
-class SanityCheck(Section):
-    episodes: Positive
-    max_logprob_diff: Float
-
-
-class Rl(Section):
-    algorithm: Literal["grpo"]
-    steps: Positive
-    prompts: Positive
-    samples: Annotated[int, Field(ge=2)]
+class Rft(Section):
+    enabled: bool
+    start: Literal["rl", "sft"]
+    per_question: Positive
     learning_rate: Float
-    temperature: Float
-    mask_observations: bool
-    validate_every: Positive
-    validation_questions: Positive
-    keep: Positive
-    micro_batch_size: Positive
-    deadline_seconds: Annotated[float, Field(gt=0, strict=False, allow_inf_nan=False)]
-    fallback_reward: Annotated[float, Field(strict=False, allow_inf_nan=False)]
-    no_loss_on: list[str]
-    sanity: SanityCheck
+    batch_size: Positive
+    epochs: Positive
+    validation: Positive
     timeout_minutes: Positive
-    overrides: list[str]
+
+
+class Select(Section):
+    theta: Annotated[float, Field(ge=-1, le=1, strict=False)]
+    share: Annotated[float, Field(gt=0, le=1)] | None
 
 
 class Merge(Section):
@@ -218,7 +210,10 @@ class Params(Section):
     demos: Demos
     sft: Sft
     rl: Rl
+    verl: dict[str, Any]
+    select: Select
     merge: Merge
+    rft: Rft
     evaluate: Evaluate
     gate: Gate
 
@@ -241,9 +236,8 @@ class Params(Section):
             raise ValueError("policy.architecture: heads must divide hidden_size evenly, and kv_heads the heads")
         if self.policy.source == "scratch":
             self._phases_fit()
-        rollouts = self.rl.prompts * self.rl.samples
-        if rollouts % min(self.rl.micro_batch_size, rollouts):
-            raise ValueError(f"rl.micro_batch_size: must divide rl.prompts x rl.samples = {rollouts}")
+        for fault in settings_that_cannot_act(self.rl):
+            raise ValueError(fault)
         if 0 < self.sft.max_steps < self.sft.check_every:
             raise ValueError("sft.check_every: larger than sft.max_steps, so no checkpoint would ever be checked")
         if self.sft.max_steps and self.demos.validation < self.sft.batch_size:

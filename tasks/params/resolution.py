@@ -1,11 +1,13 @@
-"""From files to checked parameters: the defaults, overlaid by the profiles that a profile extends, and by itself.
+"""From files to checked parameters: the defaults, under presets, under profiles, under single settings.
 
+The presets are those that the parameters name, the profiles those that a profile extends and itself.
 An overlay may name as few keys as it likes: mappings merge key by key, lists and values replace.
 Every key is checked before anything else runs; an unknown one is refused with the nearest valid key.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,6 +15,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from tasks.errors import InputError
+from tasks.params.algorithm import Algorithm
 from tasks.params.judging import Preset
 from tasks.params.models import Params
 from tasks.sections import refusal
@@ -94,10 +97,42 @@ def parse(content: dict[str, Any], where: str) -> Params:
 
 def profile_name() -> str:
     """Name of the profile in force, from `params/profile.yaml`."""
-    name = _read_yaml(PROFILE).get("profile")
-    if not isinstance(name, str):
-        raise InputError("must hold one line `profile: NAME`", where=str(PROFILE))
-    return name
+    return _in_force()[0]
+
+
+def settings_in_force() -> dict[str, Any]:
+    """The single settings in force, from `params/profile.yaml`, as a nested mapping."""
+    return _in_force()[1]
+
+
+def _in_force() -> tuple[str, dict[str, Any]]:
+    content = _read_yaml(PROFILE)
+    name, settings = content.pop("profile", None), content.pop("set", {})
+    if not isinstance(name, str) or not isinstance(settings, dict) or content:
+        raise InputError("must hold a line `profile: NAME`, and perhaps `set: {KEY: VALUE}`", where=str(PROFILE))
+    return name, settings
+
+
+def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
+    """`rl.algorithm=dapo` and the like, as a nested mapping; a value is YAML.
+
+    Raises:
+        InputError: one has no `=`, an empty key, or a value that is no YAML.
+    """
+    nested: dict[str, Any] = {}
+    for setting in settings:
+        key, found, text = setting.partition("=")
+        names = key.strip().split(".")
+        if not found or not all(names):
+            raise InputError(f"{setting!r} is no setting", where="--set", mend="write KEY=VALUE: --set rl.steps=40")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise InputError(f"{text!r} is no YAML value", where=f"--set {key}") from None
+        for name in reversed(names):
+            value = {name: value}
+        nested = overlay(nested, value)
+    return nested
 
 
 def profiles() -> list[str]:
@@ -138,19 +173,23 @@ def _layers(profile: str) -> list[tuple[Path, dict[str, Any]]]:
     return layers
 
 
-def _preset(layers: list[tuple[Path, dict[str, Any]]]) -> Path | None:
-    """File of the gate's preset that the profiles ask for: it lies over the defaults, and under every profile."""
-    named = None
-    for _, content in layers:
-        gate = content.get("gate")
-        if isinstance(gate, dict):
-            named = gate.get("preset", named)
+def _presets(content: dict[str, Any]) -> Iterator[Path]:
+    """Files of the presets that the parameters ask for: they lie over the defaults, and under every profile."""
+    sections = {name: section for name, section in content.items() if isinstance(section, dict)}
+    gate, algorithm = sections.get("gate", {}).get("preset"), sections.get("rl", {}).get("algorithm")
     # What is no name is refused with all other keys.
-    return PRESETS / f"{named}.yaml" if named in get_args(Preset) else None
+    if gate in get_args(Preset):
+        yield PRESETS / f"{gate}.yaml"
+    if algorithm in get_args(Algorithm):
+        yield PRESETS / "algorithms" / f"{algorithm}.yaml"
 
 
-def resolve(profile: str) -> dict[str, Any]:
+def resolve(profile: str, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Overlay the defaults with a profile and those it extends, and check the result; returns plain, resolved values.
+
+    Args:
+        profile: a file of params/.
+        settings: a nested mapping that lies over the profile.
 
     Raises:
         InputError: a profile is missing, or a value is wrong.
@@ -158,10 +197,14 @@ def resolve(profile: str) -> dict[str, Any]:
     if not DEFAULTS.is_file():
         raise InputError("no params/defaults.yaml here", mend="run from the project's root folder")
     layers = _layers(profile)
-    preset = _preset(layers)
-    if preset is not None:
-        layers.insert(0, (preset, _read_yaml(preset)))
-    content = _read_yaml(DEFAULTS)
+    if settings:
+        layers.append((Path("--set"), dict(settings)))
+    defaults = _read_yaml(DEFAULTS)
+    asked = defaults
+    for _, top in layers:
+        asked = overlay(asked, top)
+    layers = [(path, _read_yaml(path)) for path in _presets(asked)] + layers
+    content = defaults
     for _, top in layers:
         content = overlay(content, top)
     content = {"profile": profile, **content}
@@ -170,10 +213,15 @@ def resolve(profile: str) -> dict[str, Any]:
     return content
 
 
-def use_profile(profile: str) -> None:
+def resolve_in_force() -> dict[str, Any]:
+    """Resolve the profile in force, with its single settings."""
+    return resolve(*_in_force())
+
+
+def use_profile(profile: str, settings: Mapping[str, Any] | None = None) -> None:
     """Put a profile in force after checking it; params/profile.yaml is only touched when it changes."""
-    resolve(profile)
-    wanted = f"profile: {profile}\n"
+    resolve(profile, settings)
+    wanted = yaml.safe_dump({"profile": profile, **({"set": dict(settings)} if settings else {})}, sort_keys=False)
     if not PROFILE.is_file() or PROFILE.read_text(encoding="utf-8") != wanted:
         PROFILE.write_text(wanted, encoding="utf-8")
 

@@ -77,7 +77,7 @@ def build(arguments: dict[str, str]) -> Any:
     Raises:
         InputError: an argument cannot be served.
     """
-    content = parameters.resolve(parameters.profile_name())
+    content = parameters.resolve_in_force()
     kinds = {"retriever": str, "topk": int, "seconds": float}
     content["retrieval"] |= {key: kind(arguments[key]) for key, kind in kinds.items() if key in arguments}
     retrieval = parameters.typed(content, where="parameters").retrieval

@@ -1,6 +1,7 @@
 """verl's configuration for RL, from our parameters: one flat list of Hydra overrides.
 
-Every line is one of verl 0.9.1's own keys (verl/trainer/config/ppo_trainer.yaml); `rl.overrides` comes last and wins.
+Every line is one of verl 0.9.1's own keys (verl/trainer/config/ppo_trainer.yaml). The algorithm's are in
+`algorithm_config.py`; the section `verl` comes last and wins.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 from safetensors import safe_open
 
 from tasks.params import Episode, Rl
-from tasks.training.overrides import hydra_overrides
+from tasks.training.algorithm_config import algorithm_settings
 
 HERE = Path(__file__).parent
 
@@ -42,10 +43,10 @@ def bucket_megabytes(model: Path) -> int:
     return max(64, ceil(4 * largest / 2**20))
 
 
-def rl_overrides(
+def rl_settings(
     rl: Rl, episode: Episode, files: RlFiles, *, seed: int, dtype: str, gpu: bool, bucket: int
-) -> list[str]:
-    """Hydra overrides for `verl.trainer.main_ppo`.
+) -> dict[str, object]:
+    """Settings for `verl.trainer.main_ppo`, by verl's keys; Hydra adds those with a `+`.
 
     Args:
         rl: the rl section.
@@ -59,11 +60,9 @@ def rl_overrides(
     actor, rollout, model = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.model"
     precision = {"float32": "fp32", "bfloat16": "bf16"}[dtype]
     rollouts = rl.prompts * rl.samples
-    micro_batch = min(rl.micro_batch_size, rollouts)
+    micro_batch = min(rl.micro_batch_size, rl.mini_batch)
     length = kv_cache_tokens(episode)
     settings: dict[str, object] = {
-        "algorithm.adv_estimator": rl.algorithm,
-        "algorithm.use_kl_in_reward": False,
         "data.train_files": files.train,
         "data.val_files": files.validation,
         "data.train_batch_size": rl.prompts,
@@ -79,10 +78,8 @@ def rl_overrides(
         f"+{model}.override_config.attn_implementation": "sdpa",
         f"{model}.enable_gradient_checkpointing": gpu,
         f"{actor}.strategy": "fsdp2",
-        f"{actor}.ppo_mini_batch_size": rl.prompts,
         f"{actor}.ppo_micro_batch_size_per_gpu": micro_batch,
         f"{actor}.optim.lr": rl.learning_rate,
-        f"{actor}.use_kl_loss": False,
         f"{actor}.use_torch_compile": False,
         f"{actor}.fsdp_config.use_torch_compile": False,
         f"{actor}.fsdp_config.seed": seed,
@@ -137,4 +134,4 @@ def rl_overrides(
             "+ray_kwargs.ray_init.num_gpus": 1,
             "+ray_kwargs.ray_init.object_store_memory": 500_000_000,
         }
-    return hydra_overrides(settings) + list(rl.overrides)
+    return settings | algorithm_settings(rl, episode)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,8 @@ from tasks.params import Episode, Rl
 from tasks.processes import CommandError, run_supervised
 from tasks.training.checkpoints import RunFolder
 from tasks.training.machine import engine_environment, has_gpu, python_in, scratch_folder
-from tasks.training.overrides import check_overrides, run_folder
-from tasks.training.rl_config import RlFiles, bucket_megabytes, rl_overrides
+from tasks.training.overrides import hydra_overrides, run_folder
+from tasks.training.rl_config import RlFiles, bucket_megabytes, rl_settings
 from tasks.training.rollouts import RolloutLog
 from tasks.training.sanity import SanityCheck
 from tasks.training.sanity_report import report
@@ -38,6 +38,7 @@ def train(
     folder: RunFolder,
     *,
     rl: Rl,
+    verl: Mapping[str, Any],
     episode: Episode,
     shared: dict[str, Any],
     model: Path,
@@ -62,7 +63,6 @@ def train(
     Raises:
         CommandError: verl failed, ran past `rl.timeout_minutes`, or the sanity check stopped it.
     """
-    check_overrides("rl", "ppo_trainer", rl.overrides)
     done = folder.rewind()
     rows = folder.path / "validation.parquet"
     sanity = _sanity(folder, rl, model, write_validation_rows(validation_rows, rows, rl.validation_questions))
@@ -89,7 +89,8 @@ def train(
     target = {"name": "forager", "_target_": "tasks.agent.verl_loop.ForagerAgentLoop", "settings": str(settings)}
     loop.write_text(yaml.safe_dump([target]), encoding="utf-8")
     files = RlFiles(model, train_rows, rows, loop, folder.checkpoints)
-    overrides = rl_overrides(rl, episode, files, seed=seed, dtype=dtype, gpu=has_gpu(), bucket=bucket_megabytes(model))
+    configured = rl_settings(rl, episode, files, seed=seed, dtype=dtype, gpu=has_gpu(), bucket=bucket_megabytes(model))
+    overrides = hydra_overrides(configured, verl)
     log = RolloutLog(folder.rollouts)
 
     def with_rollouts(step: int, metrics: dict[str, float]) -> None:
@@ -106,7 +107,13 @@ def train(
     with scratch_folder() as scratch:
         try:
             run_supervised(
-                [python_in(scratch), "-m", "verl.trainer.main_ppo", *overrides, *run_folder(scratch)],
+                [
+                    python_in(scratch),
+                    "-m",
+                    "verl.trainer.main_ppo",
+                    *hydra_overrides(settings_of_verl, verl),
+                    *run_folder(scratch),
+                ],
                 log=folder.log,
                 timeout=60 * rl.timeout_minutes,
                 environment={

@@ -22,7 +22,7 @@ def sft_overrides(
     dtype: str,
     gpu: bool,
 ) -> list[str]:
-    """Hydra overrides for `verl.trainer.sft_trainer`; `sft.overrides` comes last and wins.
+    """Hydra overrides for `verl.trainer.sft_trainer`; `sft.verl` comes last and wins.
 
     A checkpoint every `check_every` steps holds the weights in Hugging Face's form, in the training dtype:
     what the sampled checks load, and what the stage hands on.
@@ -63,4 +63,4 @@ def sft_overrides(
     }
     if not gpu:
         settings["trainer.device"] = "cpu"
-    return hydra_overrides(settings) + list(sft.overrides)
+    return hydra_overrides(settings, sft.verl)

@@ -21,7 +21,7 @@ from tasks.processes import run_supervised
 from tasks.training.checkpoints import RunFolder
 from tasks.training.exports import set_dtype
 from tasks.training.machine import engine_environment, has_gpu, python_in, scratch_folder
-from tasks.training.overrides import check_overrides, run_folder
+from tasks.training.overrides import run_folder
 from tasks.training.sft_config import sft_overrides
 from tasks.training.steps import Follower, numbers, read_steps, whole_lines
 
@@ -90,7 +90,6 @@ def train(
     Returns:
         the verdicts in order; the last one's step is the one selected.
     """
-    check_overrides("sft", "sft_trainer_engine", sft.overrides)
     folder.rewind()
     for step in read_steps(folder.steps):
         on_step(step["step"], numbers(step["data"]))

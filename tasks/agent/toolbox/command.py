@@ -22,7 +22,7 @@ from tasks.servers import Serving, address_of, command_parser, commanded, end_by
 
 def _settings(given: argparse.Namespace) -> Settings:
     """The project's parameters, but for what the command line says."""
-    content = parameters.resolve(parameters.profile_name())
+    content = parameters.resolve_in_force()
     said = {
         "tools": {"names": given.tools, "worker": given.worker, "workers": given.workers},
         "episode": {"tool_seconds": given.seconds, "protocol": given.protocol},

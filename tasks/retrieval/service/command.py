@@ -23,7 +23,7 @@ ENDING = 5  # seconds that requests under way have once the server is to end
 
 def _settings(given: argparse.Namespace) -> Settings:
     """The project's parameters, but for what the command line says."""
-    content = parameters.resolve(parameters.profile_name())
+    content = parameters.resolve_in_force()
     said = {"retriever": given.retriever, "topk": given.topk, "workers": given.workers, "seconds": given.seconds}
     content["retrieval"] |= {key: value for key, value in said.items() if value is not None}
     params = parameters.typed(content, where="parameters")
