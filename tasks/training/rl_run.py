@@ -107,13 +107,7 @@ def train(
     with scratch_folder() as scratch:
         try:
             run_supervised(
-                [
-                    python_in(scratch),
-                    "-m",
-                    "verl.trainer.main_ppo",
-                    *hydra_overrides(settings_of_verl, verl),
-                    *run_folder(scratch),
-                ],
+                [python_in(scratch), "-m", "verl.trainer.main_ppo", *overrides, *run_folder(scratch)],
                 log=folder.log,
                 timeout=60 * rl.timeout_minutes,
                 environment={
