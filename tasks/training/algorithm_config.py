@@ -101,17 +101,18 @@ def _kl(rl: Rl) -> dict[str, object]:
 
 
 def _groups(rl: Rl) -> dict[str, object]:
-    """Which groups are trained on, for tasks/training/replay_buffer.py: verl hands a sampler no other arguments."""
+    """Which groups are trained on, for tasks/training/replay_buffer.py: verl hands a sampler `sampler_kwargs` alone."""
     sampler = "+trainer.v1.sampler.sampler_kwargs"
-    settings: dict[str, object] = {}
+    settings: dict[str, object] = {f"{sampler}.filter_groups": f"${{{ALGORITHM}.filter_groups}}"}
     if rl.dynamic_sampling is not None:
         settings |= {
             f"{ALGORITHM}.filter_groups.enable": True,
             f"{ALGORITHM}.filter_groups.metric": rl.dynamic_sampling.metric,
-            f"{sampler}.max_batches": rl.dynamic_sampling.max_batches,
+            f"{ALGORITHM}.filter_groups.max_num_gen_batches": rl.dynamic_sampling.max_batches,
         }
     if rl.keep_groups < 1:
-        settings[f"{sampler}.keep_groups"] = rl.keep_groups
+        # More than a batch is generated, so prompts are fetched one by one, as verl does where it filters.
+        settings |= {f"{sampler}.keep_groups": rl.keep_groups, "data.gen_batch_size": 1}
     return settings
 
 
