@@ -30,7 +30,6 @@ from tasks.params.models import (
 from tasks.params.resolution import (
     DEFAULTS,
     PROFILE,
-    contrasts,
     load,
     overlay,
     parse,
@@ -68,7 +67,6 @@ __all__ = [
     "Sft",
     "Tools",
     "Validate",
-    "contrasts",
     "load",
     "overlay",
     "parse",

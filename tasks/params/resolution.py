@@ -26,7 +26,12 @@ PRESETS = Path("params/presets")
 RESOLVED = Path("data/params/params.yaml")
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A file's keys with their values; none where it is empty.
+
+    Raises:
+        InputError: there is no such file, or it is no mapping in YAML.
+    """
     if not path.is_file():
         raise InputError("no such file", where=str(path), mend="see the README's section on profiles")
     try:
@@ -106,7 +111,7 @@ def settings_in_force() -> dict[str, Any]:
 
 
 def _in_force() -> tuple[str, dict[str, Any]]:
-    content = _read_yaml(PROFILE)
+    content = read_yaml(PROFILE)
     name, settings = content.pop("profile", None), content.pop("set", {})
     if not isinstance(name, str) or not isinstance(settings, dict) or content:
         raise InputError("must hold a line `profile: NAME`, and perhaps `set: {KEY: VALUE}`", where=str(PROFILE))
@@ -140,11 +145,6 @@ def profiles() -> list[str]:
     return sorted(p.stem for p in Path("params").glob("*.yaml") if p not in (DEFAULTS, PROFILE))
 
 
-def contrasts() -> list[str]:
-    """`tiny`, and the profiles that lay one change over it to show what the change does."""
-    return ["tiny", *(name for name in profiles() if name.startswith("contrast-"))]
-
-
 def _layers(profile: str) -> list[tuple[Path, dict[str, Any]]]:
     """Files and contents of a profile and of those it extends, the lowest first, without the key `extends`.
 
@@ -162,7 +162,7 @@ def _layers(profile: str) -> list[tuple[Path, dict[str, Any]]]:
             raise InputError(
                 f"no profile {name!r}", where=wanted_by or str(path), mend=f"profiles are: {', '.join(profiles())}"
             )
-        content = _read_yaml(path)
+        content = read_yaml(path)
         if "profile" in content:
             raise InputError("unknown key 'profile'", where=str(path), mend="the file's name is the profile's name")
         chain.append(name)
@@ -199,11 +199,11 @@ def resolve(profile: str, settings: Mapping[str, Any] | None = None) -> dict[str
     layers = _layers(profile)
     if settings:
         layers.append((Path("--set"), dict(settings)))
-    defaults = _read_yaml(DEFAULTS)
+    defaults = read_yaml(DEFAULTS)
     asked = defaults
     for _, top in layers:
         asked = overlay(asked, top)
-    layers = [(path, _read_yaml(path)) for path in _presets(asked)] + layers
+    layers = [(path, read_yaml(path)) for path in _presets(asked)] + layers
     content = defaults
     for _, top in layers:
         content = overlay(content, top)
@@ -232,4 +232,4 @@ def load() -> Params:
         raise InputError(
             "the parameters are not resolved yet", where=str(RESOLVED), mend="run `dvc repro params` first"
         )
-    return parse(_read_yaml(RESOLVED), where=str(RESOLVED))
+    return parse(read_yaml(RESOLVED), where=str(RESOLVED))
