@@ -37,6 +37,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "sft": ("seed", "environment", "retrieval", "episode", "tools", "sft"),
     "rl": ("seed", "environment", "retrieval", "episode", "tools", "rl", "verl"),
     "merge": ("merge",),
+    "rft": ("seed", "episode", "rft"),
     "evaluate": ("seed", "environment", "retrieval", "episode", "tools", "evaluate"),
     "gate": ("gate",),
 }
@@ -49,8 +50,9 @@ UPSTREAM: dict[str, tuple[str, ...]] = {
     "sft": ("demos", "index", "policy"),
     "rl": ("ingest", "demos", "index", "sft"),
     "merge": ("rl", "sft"),
-    "evaluate": ("ingest", "index", "policy", "sft", "rl", "merge"),
-    "gate": ("ingest", "policy", "validate", "index", "demos", "sft", "rl", "merge", "evaluate"),
+    "rft": ("sft", "rl", "merge"),
+    "evaluate": ("ingest", "index", "policy", "sft", "rl", "merge", "rft"),
+    "gate": ("ingest", "policy", "validate", "index", "demos", "sft", "rl", "merge", "rft", "evaluate"),
 }
 
 Figures = dict[str, Any]
@@ -116,11 +118,15 @@ class Stage:
             raise InputError("output of an earlier stage is missing", where=str(path), mend=f"run `dvc repro {stage}`")
         return path
 
-    def fingerprint(self) -> str:
-        """Hash of the stage's parameters, inputs and code: what resumable state is filed under."""
+    def fingerprint(self, *more: Path) -> str:
+        """Hash of the stage's parameters, inputs and code: what resumable state is filed under.
+
+        Args:
+            more: inputs that no stage has made.
+        """
         digest = hashlib.sha256(json.dumps(self.params.plain(), sort_keys=True).encode())
         inputs = [Path("data", upstream) for upstream in UPSTREAM[self.name]]
-        for folder in [*inputs, *_code_of(self.name)]:
+        for folder in [*inputs, *more, *_code_of(self.name)]:
             # Python and numba leave what they compile in __pycache__, while the stage runs.
             files = (p for p in (folder, *folder.rglob("*")) if p.is_file() and p.parent.name != "__pycache__")
             for path in sorted(files):

@@ -1,4 +1,4 @@
-"""Demonstrations for verl's SFT trainer: only what the policy is to write carries loss."""
+"""Rows for verl's SFT trainer: only what the policy is to write, or has written, carries loss."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import pandas as pd
 import torch
+from torch.utils.data import Dataset
 from verl.utils.dataset.multiturn_sft_dataset import MultiTurnSFTDataset, convert_nested_value_to_list_recursive
 
 from tasks.agent.chat import Chat
@@ -58,4 +60,30 @@ class DemonstrationDataset(MultiTurnSFTDataset):
             "input_ids": torch.tensor(ids),
             "position_ids": torch.arange(len(ids)),
             "loss_mask": torch.tensor(mask),
+        }
+
+
+class TrajectoryDataset(Dataset[dict[str, torch.Tensor]]):
+    """RL's own trajectories as the log has them: token ids and mask are taken over, so that no token is another one.
+
+    Args:
+        parquet_files: one file of the columns `prompt_ids`, `response_ids` and `response_mask`.
+        settings: what verl's trainer hands on besides (trainer/sft_trainer.py, create_sft_dataset): the tokenizer and
+            the like, of which ids need none.
+    """
+
+    def __init__(self, parquet_files: str, **settings: Any) -> None:
+        columns = ["prompt_ids", "response_ids", "response_mask"]
+        self._rows = pd.read_parquet(parquet_files, columns=columns).to_dict("records")
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, item: int) -> dict[str, torch.Tensor]:
+        row = self._rows[item]
+        ids = [*row["prompt_ids"], *row["response_ids"]]
+        return {
+            "input_ids": torch.tensor(ids),
+            "position_ids": torch.arange(len(ids)),
+            "loss_mask": torch.tensor([0] * len(row["prompt_ids"]) + [int(one) for one in row["response_mask"]]),
         }

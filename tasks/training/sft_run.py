@@ -8,7 +8,6 @@ order, so what is selected does not depend on which process is faster.
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,12 +16,11 @@ from tasks.agent.trajectory import Trajectory
 from tasks.evaluation.sampling import pass_at_k
 from tasks.files import write_text_aside
 from tasks.params import Episode, Sft
-from tasks.processes import run_supervised
 from tasks.training.checkpoints import RunFolder
 from tasks.training.exports import set_dtype
-from tasks.training.machine import engine_environment, has_gpu, python_in, scratch_folder
-from tasks.training.overrides import run_folder
+from tasks.training.machine import has_gpu
 from tasks.training.sft_config import sft_overrides
+from tasks.training.sft_process import run_trainer
 from tasks.training.steps import Follower, numbers, read_steps, whole_lines
 
 Sample = Callable[[Path], list[Trajectory]]
@@ -132,31 +130,11 @@ def train(
             dtype=dtype,
             gpu=has_gpu(),
         )
-        with scratch_folder() as scratch:
-            run_supervised(
-                [python_in(scratch), "-m", "verl.trainer.sft_trainer", *overrides, *run_folder(scratch)],
-                log=folder.log,
-                timeout=60 * sft.timeout_minutes,
-                environment={
-                    **engine_environment(),
-                    **_single_process(),
-                    "VERL_FILE_LOGGER_PATH": str(folder.live_steps),
-                },
-                on_poll=check_new,
-            )
+        run_trainer(folder, overrides, minutes=sft.timeout_minutes, on_poll=check_new)
         if not verdicts or not verdicts[-1].stop:
             check_new()
         folder.absorb_live_steps()
     return verdicts
-
-
-def _single_process() -> dict[str, str]:
-    """What torchrun would set for one process; without it one interpreter fewer starts."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    ranks = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
-    return {**ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
 
 
 def _read_verdicts(path: Path, saved: Sequence[int]) -> list[Verdict]:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from tasks.agent.trajectory import Trajectory
-from tasks.training import sft_run
+from tasks.training import sft_process, sft_run
 from tasks.training.checkpoints import TRACKER, RunFolder
 from tasks.training.sft_run import Verdict, judge
 
@@ -103,7 +103,7 @@ class Runner:
         self.steps: list[int] = []
         self.checked: list[int] = []
         self.told: list[int] = []
-        monkeypatch.setattr(sft_run, "engine_environment", dict)
+        monkeypatch.setattr(sft_process, "engine_environment", dict)
 
     def sample(self, weights: Path) -> list[Trajectory]:
         assert json.loads((weights / "config.json").read_text())["dtype"] == "float32"
@@ -112,7 +112,7 @@ class Runner:
         return sampled("ssss" if step >= self.good_from else "xxxx")
 
     def train(self, verl) -> list[Verdict]:
-        self.patch.setattr(sft_run, "run_supervised", verl)
+        self.patch.setattr(sft_process, "run_supervised", verl)
         return sft_run.train(
             self.folder,
             sft=self.sft,
