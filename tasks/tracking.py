@@ -23,8 +23,11 @@ import yaml
 
 import tasks.quiet  # noqa: F401  before mlflow is imported
 
-EXPERIMENT = "train-and-eval"
+# Environment variables that a run takes its place from: MLflow's experiment, the run above it, and tags of a flow's
+# run as a JSON object, of which `name` is its name.
+EXPERIMENT = "FORAGER_EXPERIMENT"
 PARENT_RUN = "FORAGER_PARENT_RUN"
+FLOW_TAGS = "FORAGER_FLOW_TAGS"
 CODE = ("tasks", "flows", "params/defaults.yaml", "dvc.yaml")  # a change here makes a run's commit inexact
 _LONGEST_NAME = 250  # MLflow's limit for a metric's name
 _REFUSED = re.compile(r"[^\w\-. /:]")
@@ -45,7 +48,7 @@ def tracking_uri() -> str:
 
 
 def connect() -> Any:
-    """The mlflow module, with the experiment in place.
+    """The mlflow module, with the experiment in place: FORAGER_EXPERIMENT, or `train-and-eval`.
 
     Processes that create MLflow's tables at the same time leave the database broken for good, so the
     first set-up is done under a file lock (seen with mlflow 3.17.2).
@@ -61,10 +64,11 @@ def connect() -> Any:
     folder.mkdir(exist_ok=True)
     with (folder / ".setup.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if mlflow.get_experiment_by_name(EXPERIMENT) is None:
+        experiment = os.environ.get(EXPERIMENT) or "train-and-eval"
+        if mlflow.get_experiment_by_name(experiment) is None:
             local = tracking_uri().startswith("sqlite:")
-            mlflow.create_experiment(EXPERIMENT, (folder / "artifacts").as_uri() if local else None)
-    mlflow.set_experiment(EXPERIMENT)
+            mlflow.create_experiment(experiment, (folder / "artifacts").as_uri() if local else None)
+    mlflow.set_experiment(experiment)
     return mlflow
 
 
@@ -176,14 +180,34 @@ def stage_run(stage: str, params: Mapping[str, Any], profile: str, upstream: Seq
 def parent_run(name: str, profile: str, stages: Sequence[str]) -> Iterator[Run]:
     """The run of a whole flow: stages become its children by the variable FORAGER_PARENT_RUN.
 
-    When the flow has ended well, the tags `run.STAGE` name each stage's run, also of a stage that was skipped.
+    Set for the flow itself, as an ablation does, the variable names the run that the flow's becomes a child of;
+    FORAGER_FLOW_TAGS has further tags. When the flow has ended well, the tags `run.STAGE` name each stage's run, also
+    of a stage that was skipped.
     """
     mlflow = connect()
-    tags = {"kind": "flow", "profile": profile, "git.commit": git_commit()}
-    with mlflow.start_run(run_name=name, tags=tags) as active:
+    given = json.loads(os.environ.get(FLOW_TAGS) or "{}")
+    name = given.pop("name", name)
+    tags = {"kind": "flow", "profile": profile, "git.commit": git_commit(), **given}
+    with mlflow.start_run(run_name=name, parent_run_id=os.environ.get(PARENT_RUN), tags=tags) as active:
         run = Run(mlflow, active.info.run_id)
         yield run
         run.tag(**{f"run.{stage}": known for stage in stages if (known := run_id_of(stage))})
+
+
+@contextlib.contextmanager
+def ablation_run(profile: str, arms: Sequence[str], seeds: Sequence[int], machine: str) -> Iterator[Run]:
+    """The run of an ablation's command, above the runs of its flows."""
+    mlflow = connect()
+    tags = {
+        "kind": "ablation",
+        "profile": profile,
+        "arms": ",".join(arms),
+        "seeds": ",".join(map(str, seeds)),
+        "machine": machine,
+        "git.commit": git_commit(),
+    }
+    with mlflow.start_run(run_name=f"ablations-{profile}", tags=tags) as active:
+        yield Run(mlflow, active.info.run_id)
 
 
 @contextlib.contextmanager
@@ -229,12 +253,18 @@ def find_run(run_id: str) -> Record | None:
     return _record(run)
 
 
-def latest_flow(profile: str) -> Record | None:
-    """The latest run of the whole flow with a profile that has ended well; None when there is none.
+def latest_ablation() -> Record | None:
+    """The latest run of an ablation's command that has ended well; None when there is none."""
+    return _latest("attributes.status = 'FINISHED' and tags.kind = 'ablation'")
 
-    Its tags `run.STAGE` name the stages' runs, which may be older than it.
+
+def flows(run_id: str) -> list[Record]:
+    """The flows below an ablation's run that have ended well, the oldest first.
+
+    Their tags `run.STAGE` name the stages' runs, which may be older than they.
     """
-    return _latest(f"attributes.status = 'FINISHED' and tags.kind = 'flow' and tags.profile = '{profile}'")
+    conditions = ("attributes.status = 'FINISHED'", "tags.kind = 'flow'", f"tags.`mlflow.parentRunId` = '{run_id}'")
+    return _found(" and ".join(conditions), "ASC", 50_000)
 
 
 def history(run_id: str, metric: str) -> list[tuple[int, float]]:
@@ -257,14 +287,19 @@ def child(run_id: str, stage: str) -> Record | None:
 
 
 def _latest(condition: str) -> Record | None:
+    return next(iter(_found(condition, "DESC", 1)), None)
+
+
+def _found(condition: str, order: str, most: int) -> list[Record]:
+    """Runs of any experiment in the order of their start."""
     found = connect().search_runs(
-        experiment_names=[EXPERIMENT],
+        search_all_experiments=True,
         filter_string=condition,
-        order_by=["attributes.start_time DESC"],
-        max_results=1,
+        order_by=[f"attributes.start_time {order}"],
+        max_results=most,
         output_format="list",
     )
-    return _record(found[0]) if found else None
+    return [_record(run) for run in found]
 
 
 def _record(run: Any) -> Record:

@@ -200,7 +200,8 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty workspace as the current folder: parameters, no data, an MLflow of its own."""
     shutil.copytree(ROOT / "params", tmp_path / "params")
     shutil.copy(ROOT / "dvc.yaml", tmp_path)
-    for name in ("MLFLOW_TRACKING_URI", "FORAGER_PARENT_RUN", "FORAGER_WORKSPACE", "PREFECT_API_URL", "PREFECT_HOME"):
+    ours = [f"FORAGER_{name}" for name in ("EXPERIMENT", "FLOW_TAGS", "PARENT_RUN", "WORKSPACE")]
+    for name in ("MLFLOW_TRACKING_URI", "PREFECT_API_URL", "PREFECT_HOME", *ours):
         # Set and then removed, so that what a test's code sets in this process is undone as well.
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)

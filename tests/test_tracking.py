@@ -35,6 +35,37 @@ def test_stage_under_a_flow_and_alone(workspace, monkeypatch):
     assert tracking.find_run("f" * 32) is None
 
 
+def test_an_ablation_holds_its_flows_in_an_experiment_of_its_own(workspace, monkeypatch):
+    (workspace / "metrics").mkdir()
+    (workspace / "metrics/rl.json").write_text(json.dumps({"run_id": "e" * 32}))
+    with tracking.parent_run("alone", "tiny", ["rl"]):
+        pass
+    monkeypatch.setenv(tracking.EXPERIMENT, "ablations")
+    with tracking.ablation_run("tiny", ["baseline", "dapo"], [0, 1], "2 cores") as above:
+        pass  # in another process it stays open meanwhile
+    monkeypatch.setenv(tracking.PARENT_RUN, above.run_id)
+    for arm in ("baseline", "dapo"):
+        monkeypatch.setenv(tracking.FLOW_TAGS, json.dumps({"name": f"{arm}, seed 0", "arm": arm, "seed": "0"}))
+        with tracking.parent_run("train-and-eval-tiny", "tiny", ["rl"]):
+            pass
+    with pytest.raises(RuntimeError), tracking.parent_run("broken", "tiny", ["rl"]):
+        raise RuntimeError
+
+    monkeypatch.delenv(tracking.EXPERIMENT)  # it is found from anywhere
+    found = tracking.latest_ablation()
+    assert found is not None and found.run_id == above.run_id
+    assert found.tags["arms"] == "baseline,dapo" and found.tags["seeds"] == "0,1"
+    below = tracking.flows(above.run_id)
+    assert [(flow.name, flow.tags["arm"], flow.tags["run.rl"]) for flow in below] == [
+        ("baseline, seed 0", "baseline", "e" * 32),
+        ("dapo, seed 0", "dapo", "e" * 32),
+    ]
+    client = tracking.connect().MlflowClient()
+    ids = {client.get_run(one).info.experiment_id for one in (above.run_id, below[0].run_id)}
+    assert ids == {client.get_experiment_by_name("ablations").experiment_id}
+    assert len(client.search_runs([client.get_experiment_by_name("train-and-eval").experiment_id])) == 1
+
+
 @pytest.mark.slow
 def test_processes_may_set_up_the_database_at_the_same_time(workspace):
     code = "from tasks import tracking\nwith tracking.stage_run('rl', {'a': 1}, 'tiny', ()): pass"
