@@ -32,7 +32,7 @@ def groups_to_generate(prompts: int, keep: float) -> int:
 
 
 class PromptReplayBuffer(ReplayBuffer):
-    """verl's buffer of a synchronous trainer, with dynamic sampling (DAPO) or the StarPO-S filter where they are asked for.
+    """verl's buffer of a synchronous trainer, with dynamic sampling (DAPO) or StarPO-S' filter where one is asked for.
 
     Args:
         sampler_kwargs: `filter_groups`, verl's own section `algorithm.filter_groups`: groups whose metric is equal in
@@ -127,8 +127,8 @@ class PromptReplayBuffer(ReplayBuffer):
             mixed = len(self.finished_keys[partition_id])
             equal = ", ".join(f"{count} all at {value:g}" for value, count in sorted(self._equal.items()))
             raise RuntimeError(
-                f"step {self._step}: of {self._generated} groups only {mixed} have rollouts of different {metric}, and a "
-                f"batch needs {full} ({equal}). Take questions that the policy answers sometimes, more rl.samples, "
+                f"step {self._step}: of {self._generated} groups only {mixed} have rollouts of different {metric}, "
+                f"and a batch needs {full} ({equal}). Take questions that the policy answers sometimes, more rl.samples, "
                 "fewer rl.prompts, or a higher rl.dynamic_sampling.max_batches"
             )
         return super()._wait_for_next_poll(partition_id, last_debug_time)

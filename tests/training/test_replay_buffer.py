@@ -102,7 +102,7 @@ def drawn(queue: Queue, made: PromptReplayBuffer, prompts: int):
     """A step as the trainer takes it: a batch of questions, then the sample."""
     queue.submit(prompts)
     batch, metrics = made.sample(3, "train", prompts)
-    return list(dict.fromkeys(key.split("_")[0] for key in batch.keys)), metrics  # noqa: SIM118
+    return list(dict.fromkeys(key.split("_")[0] for key in batch.keys)), metrics
 
 
 def test_without_a_filter_the_batch_is_what_was_submitted(buffer) -> None:
@@ -182,7 +182,7 @@ def test_it_ends_after_so_many_batches_with_what_it_saw_and_what_to_do(buffer, g
 
 
 def test_a_filter_without_a_bound_is_refused(buffer) -> None:
-    with pytest.raises(ValueError, match="rl.dynamic_sampling.max_batches sets it"):
+    with pytest.raises(ValueError, match=r"rl\.dynamic_sampling\.max_batches sets it"):
         buffer(Queue([MIXED]), metric="success", max_batches=0)
 
 
@@ -211,8 +211,7 @@ def test_batches_are_mixed_and_full_or_it_says_so_and_all_groups_are_accounted_f
         made = over(patch, queue, metric="success", max_batches=max_batches)
         try:
             uids, metrics = drawn(queue, made, prompts)
-        except RuntimeError as error:
-            assert "max_batches" in str(error)
+        except RuntimeError:
             mixed = [n for n in range(queue.submitted) if len(set(groups[n % len(groups)])) > 1]
             assert queue.submitted == max_batches * prompts and len(mixed) < prompts
             return
@@ -251,7 +250,8 @@ def test_no_dropped_group_deviates_more_than_a_kept_one(groups, prompts: int, ke
         queue = Queue(groups)
         uids, metrics = drawn(queue, over(patch, queue, keep=keep), prompts)
     numbers = [int(uid[1:]) for uid in uids]
-    deviation = [pstdev(map(lambda x: torch.tensor(x).item(), groups[n % len(groups)])) for n in range(queue.submitted)]
+    # As float32, in which verl keeps rewards.
+    deviation = [pstdev(torch.tensor(groups[n % len(groups)]).tolist()) for n in range(queue.submitted)]
     dropped = [deviation[n] for n in range(queue.submitted) if n not in numbers]
     assert len(numbers) == prompts and numbers == sorted(numbers)
     assert queue.submitted == metrics["training/keep_groups/generated_groups"] == groups_to_generate(prompts, keep)
@@ -290,4 +290,4 @@ def test_a_validation_is_neither_filtered_nor_asked_for_tokens_to_train_on(buffe
     queue.submit(1)
     monkeypatch.setattr(transfer_queue, "kv_list", lambda: {"val": dict(queue.tags)})
     batch, metrics = made.sample(3, "val", 1)
-    assert Counter(batch.keys) == Counter(["u0_0_0", "u0_1_0"]) and metrics == {}  # noqa: SIM118
+    assert Counter(batch.keys) == Counter(["u0_0_0", "u0_1_0"]) and metrics == {}
