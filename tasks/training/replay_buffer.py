@@ -128,8 +128,8 @@ class PromptReplayBuffer(ReplayBuffer):
             equal = ", ".join(f"{count} all at {value:g}" for value, count in sorted(self._equal.items()))
             raise RuntimeError(
                 f"step {self._step}: of {self._generated} groups only {mixed} have rollouts of different {metric}, "
-                f"and a batch needs {full} ({equal}). Take questions that the policy answers sometimes, more rl.samples, "
-                "fewer rl.prompts, or a higher rl.dynamic_sampling.max_batches"
+                f"and a batch needs {full} ({equal}). Take questions that the policy sometimes answers, more "
+                "rl.samples, fewer rl.prompts, or a higher rl.dynamic_sampling.max_batches"
             )
         return super()._wait_for_next_poll(partition_id, last_debug_time)
 
