@@ -29,6 +29,7 @@ from tasks.params import Playing
 from tasks.processes import CommandError
 from tasks.retrieval.index import manifest
 
+SOURCES = Path("data/sources")  # where rl.questions starts; DVC watches this folder for the stage
 DIFFER = 3  # exit code of the engine's check; 1 is any crash, which says nothing about the engine
 
 
@@ -57,7 +58,7 @@ def validation_figures(rollouts: pd.DataFrame) -> Figures:
 
 
 def run(stage: Stage) -> Figures:
-    from tasks.training import rl_run
+    from tasks.training import rl_rows, rl_run
     from tasks.training.checkpoints import RunFolder, healthy_checkpoints
     from tasks.training.rollout_figures import Alarms
     from tasks.training.rollouts import RolloutLog
@@ -66,7 +67,8 @@ def run(stage: Stage) -> Figures:
     params = stage.params
     model = stage.input("sft", "model").absolute()
     dtype = json.loads((model / "config.json").read_text(encoding="utf-8"))["dtype"]
-    folder = RunFolder(Path("checkpoints", stage.fingerprint()))
+    questions = _questions(params.rl.questions)
+    folder = RunFolder(Path("checkpoints", stage.fingerprint(*questions)))
     folder.rewind()
     log = RolloutLog(folder.rollouts)
     log.gather()
@@ -86,6 +88,10 @@ def run(stage: Stage) -> Figures:
         for line in alarms.of(metrics):
             stage.say(f"step {step}: {line}")
 
+    train_rows = stage.input("demos", "rl_train.parquet").absolute()
+    for names in questions:
+        train_rows = rl_rows.write_training_rows(train_rows, names, folder.path / "train.parquet", params.rl.prompts)
+        stage.say(f"training on the questions that {names} names")
     index = stage.input("index").absolute()
     manifest.require_corpus(index, stage.input("ingest", "corpus.parquet"))
     with serving(Playing.of(params), index=index, say=stage.say) as playing:
@@ -97,7 +103,7 @@ def run(stage: Stage) -> Figures:
             episode=params.episode,
             shared=playing.model_dump(mode="json"),
             model=model,
-            train_rows=stage.input("demos", "rl_train.parquet").absolute(),
+            train_rows=train_rows,
             validation_rows=stage.input("ingest", "validation.parquet").absolute(),
             index=index,
             seed=params.seed,
@@ -144,6 +150,20 @@ def run(stage: Stage) -> Figures:
         **_engine_against_actor(trained, params.rl.mask_observations),
         "sanity_max_logprob_diff": sanity.summary()["max_logprob_diff"],
     }
+
+
+def _questions(name: str | None) -> list[Path]:
+    """The file that names RL's questions, where there is one.
+
+    Raises:
+        InputError: it is not below data/sources, where DVC would not see it change.
+    """
+    if name is None:
+        return []
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        mend = f"put it there, and name it from {SOURCES} on"
+        raise InputError(f"{name} does not lie below {SOURCES}", where="rl.questions", mend=mend)
+    return [SOURCES / name]
 
 
 def _episodes(trained: Sequence[dict[str, Any]]) -> Figures:

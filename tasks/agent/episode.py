@@ -19,7 +19,7 @@ from uuid import uuid4
 from tasks.agent.answering import read_answer
 from tasks.agent.budget import Budget
 from tasks.agent.chat import Chat
-from tasks.agent.environments import Environment
+from tasks.agent.environments import Environment, turn_rewards
 from tasks.agent.fitting import shown
 from tasks.agent.interactions import Interaction
 from tasks.agent.protocols import Action, Call, Observation, Protocol
@@ -111,6 +111,7 @@ async def run_episode(row: dict[str, Any], *, generate: Generator, setup: Setup,
                 await setup.tools.release(episode.id)
     read_answer(trajectory, row, setup.protocol, episode.numbers, setup.example_answer)
     setup.environment.score(trajectory, row)
+    trajectory.turn_rewards = turn_rewards(setup.environment, trajectory, row)
     if trajectory.stop_reason == "deadline":
         trajectory.reward = setup.budget.fallback_reward
         trajectory.reward_parts = {**dict.fromkeys(trajectory.reward_parts, 0.0), "fallback": trajectory.reward}
@@ -282,7 +283,7 @@ class _Episode:
         if self._used + len(ids) >= budget.max_response_tokens:
             return False
         text = chat.tokenizer.decode(ids, skip_special_tokens=False)
-        self._trajectory.segments.append(Segment(kind, text, ids))
+        self._trajectory.segments.append(Segment(kind, text, ids, passage_ids=list(observation.passage_ids)))
         self._used += len(ids)
         return True
 

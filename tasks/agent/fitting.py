@@ -58,14 +58,14 @@ def shown(
     Returns:
         the whole of it where that fits. Otherwise each text is cut to its share, and so is a title that takes more than
         half of an even share; the last passages are left out where not all would have `SHORTEST` tokens. What frame
-        and labels alone exceed is left to `Chat` to cut.
+        and labels alone exceed is left to `Chat` to cut. It names the passages that it holds.
     """
     tried = dict(numbers)
     whole = protocol.show(results, tried, notice)
     likely = sum(map(len, whole.bodies)) <= _LONG * limit
     if likely and chat.length(whole, limit, turn_ended=turn_ended) <= limit:
         numbers.update(tried)
-        return whole
+        return _holding(whole, results)
     while True:
         texts = len(list(_texts(results)))
         named = _named(results, limit // (2 * max(1, texts)), chat)
@@ -78,7 +78,8 @@ def shown(
     # A text is cut as it is shown: neutralised. Showing it neutralises it again, which changes nothing but a tag that
     # the cut has made out of a longer word.
     cut = fit([protocol.neutralise(text) for text in _texts(results)], room, chat)
-    return protocol.show(_with(named, cut), numbers, notice)
+    kept = _with(named, cut)
+    return _holding(protocol.show(kept, numbers, notice), kept)
 
 
 def fit(texts: Sequence[str], room: int, chat: Chat) -> list[str]:
@@ -141,6 +142,12 @@ def _cut(text: str, ids: list[int], room: int, chat: Chat) -> tuple[str, int]:
             return piece, used
         kept = min(kept - 1, kept * room // used)
     return "", 0
+
+
+def _holding(observation: Observation, results: Sequence[Result]) -> Observation:
+    """The observation with the ids of the passages that it holds; one of which no word is left is none."""
+    held = (passage.id for result in results for passage in result.passages if passage.text)
+    return replace(observation, passage_ids=tuple(dict.fromkeys(held)))
 
 
 def _named(results: Sequence[Result], most: int, chat: Chat) -> list[Result]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -39,6 +40,7 @@ class _Room:
         )
         self.no_loss_on = frozenset(content["no_loss_on"])
         self.mask_observations = bool(content["mask_observations"])
+        self.pays_turns = content["credit"] == "turn"
         self.rollouts = Path(content["rollouts"])
         self.rollouts.mkdir(parents=True, exist_ok=True)
         self.sanity = SanityCheck(**content["sanity"])
@@ -77,6 +79,55 @@ def _trained(trajectory: Trajectory, mask_observations: bool) -> list[int]:
     if trajectory.no_loss:
         return [0] * len(trajectory.response_ids)
     return trajectory.response_mask if mask_observations else [1] * len(trajectory.response_ids)
+
+
+def _handed_over(trajectory: Trajectory, mask_observations: bool) -> int:
+    """How many tokens of the response verl gets: those up to the last one that the policy wrote.
+
+    verl puts the reward at the last token (experimental/agent_loop/agent_loop.py:147), and its GAE and REINFORCE++ lose
+    one that stands where the mask is 0 (trainer/ppo/core_algos.py:250 and 720): an episode that ends in an observation
+    would have no outcome. What follows the policy's last token has no influence on it and no gradient. Where
+    observations are trained on, all of them stay.
+    """
+    mask = trajectory.response_mask
+    if not mask_observations:
+        return len(mask)
+    return max((place for place, written in enumerate(mask, start=1) if written), default=0)
+
+
+def _earlier_turns(trajectory: Trajectory) -> dict[int, float]:
+    """The reward of every turn but the last, which gets the outcome, by the place of the turn's last token.
+
+    Nothing of a trajectory that is kept out of the loss: none of its turns is trained on.
+    """
+    if trajectory.no_loss:
+        return {}
+    end, turn, found = 0, 0, dict[int, float]()
+    for segment in trajectory.segments:
+        end += len(segment.token_ids)
+        if segment.kind == "generated":
+            if segment.token_ids:
+                found[end - 1] = trajectory.turn_rewards[turn]
+            turn += 1
+    last = max(found, default=0)
+    return {place: reward for place, reward in found.items() if place < last}
+
+
+class TurnOutput(AgentLoopOutput):
+    """verl's output with rewards of single turns: verl 0.9.1's has one place for a reward, the last token.
+
+    Attributes:
+        turn_rewards: by the place of a token in the response.
+    """
+
+    turn_rewards: dict[int, float]
+
+    def as_dict(self) -> dict[str, Any]:
+        """As verl's; `rm_scores`, shape (n,), holds the turns' rewards too."""
+        output = super().as_dict()
+        for place, reward in output.pop("turn_rewards").items():
+            output["rm_scores"][place] = reward
+        return output
 
 
 class ForagerAgentLoop(AgentLoopBase):
@@ -143,15 +194,15 @@ class ForagerAgentLoop(AgentLoopBase):
         rollouts.append(room.rollouts, trajectory, step=step, split=info["split"], sample=sample)
         if validating and step == 0:
             room.sanity.check(info["index"], trajectory)
-        ids, mask, logprobs = (
-            trajectory.response_ids,
-            _trained(trajectory, room.mask_observations),
-            trajectory.response_logprobs,
-        )
+        kept = _handed_over(trajectory, room.mask_observations)
+        ids, mask = trajectory.response_ids[:kept], _trained(trajectory, room.mask_observations)[:kept]
+        logprobs = trajectory.response_logprobs[:kept]
         if not ids:
-            # verl sets the reward on the last token of the response (agent_loop.py:145): there must be one.
+            # verl sets the reward on the last token of the response (agent_loop.py:147): there must be one.
             ids, mask, logprobs = [self.tokenizer.eos_token_id], [0], [0.0]
-        return AgentLoopOutput(
+        paid = room.pays_turns and not validating
+        output = partial(TurnOutput, turn_rewards=_earlier_turns(trajectory)) if paid else AgentLoopOutput
+        return output(
             prompt_ids=trajectory.prompt_ids,
             response_ids=ids,
             response_mask=mask,

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel
 
 from tasks.agent import interactions, protocols
+from tasks.agent.environments import pays_turns
 from tasks.agent.rewards import RewardParams
 from tasks.agent.toolbox.base import RESERVED, tool_classes
 from tasks.agent.trajectory import StopReason
@@ -50,6 +51,7 @@ def check_playing(params: Params, environment: BaseModel, where: str | None) -> 
     reward = getattr(environment, "reward", None)
     if isinstance(reward, RewardParams):
         faults += _reward(reward, episode, tools)
+    faults += [*_soft_overlong(params, reward), *_credit(params)]
     if faults:
         raise InputError(faults[0], where=where)
 
@@ -146,8 +148,35 @@ def _budgets(params: Params) -> Iterator[str]:
         yield "rl.no_loss_on: without the episodes that answer, no right answer would ever be trained on"
 
 
+def _soft_overlong(params: Params, reward: object) -> Iterator[str]:
+    if params.rl.soft_overlong is None:
+        return
+    if not isinstance(reward, RewardParams):
+        yield f"rl.soft_overlong: environment {params.environment.name} has no such reward; set it to null"
+    elif "soft_overlong" in _parts(reward):
+        yield "rl.soft_overlong: environment.reward.soft_overlong is set too; set one of them to null"
+
+
+def _credit(params: Params) -> Iterator[str]:
+    rl = params.rl
+    if rl.credit.level != "turn":
+        return
+    if not pays_turns(params.environment):
+        name = params.environment.name
+        yield f"rl.credit.level: environment {name} cannot tell what a turn was worth; set trajectory"
+    if not rl.mask_observations:
+        yield "rl.credit.level: turns are told apart by the mask; set rl.mask_observations: true, or trajectory"
+    if params.episode.max_turns == 1:
+        yield "rl.credit.level: the last turn has no reward of its own; set trajectory, or episode.max_turns: 2 or more"
+
+
+def _parts(reward: RewardParams) -> dict[str, object]:
+    """The parts that are in force."""
+    return {name: part for name, part in reward if part is not None}
+
+
 def _reward(reward: RewardParams, episode: Episode, tools: Tools) -> Iterator[str]:
-    parts = {name: part for name, part in reward if part is not None}
+    parts = _parts(reward)
     if "citation_precision" in parts and not protocols.create(episode.protocol, tools.names).cites:
         yield (
             f"environment.reward.citation_precision: protocol {episode.protocol} has no citations; "

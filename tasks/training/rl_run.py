@@ -9,7 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import yaml
 
 from tasks.params import Episode, Rl
@@ -18,6 +17,7 @@ from tasks.training.checkpoints import RunFolder
 from tasks.training.machine import engine_environment, has_gpu, python_in, scratch_folder
 from tasks.training.overrides import hydra_overrides, run_folder
 from tasks.training.rl_config import RlFiles, bucket_megabytes, rl_settings
+from tasks.training.rl_rows import write_validation_rows
 from tasks.training.rollouts import RolloutLog
 from tasks.training.sanity import SanityCheck
 from tasks.training.sanity_report import report
@@ -26,12 +26,20 @@ from tasks.training.steps import Follower
 Say = Callable[[str], None]
 
 
-def write_validation_rows(source: Path, target: Path, count: int) -> int:
-    """The first `count` validation rows, numbered anew: the sanity check takes the first of them."""
-    rows = pd.read_parquet(source).head(count)
-    infos = [{**info, "index": index, "split": "validation"} for index, info in enumerate(rows["extra_info"])]
-    rows.assign(extra_info=infos).to_parquet(target, index=False)
-    return len(rows)
+def reward_of_rl(environment: dict[str, Any], rl: Rl, episode: Episode) -> dict[str, Any]:
+    """The section `environment` with what `rl.soft_overlong` adds to its reward.
+
+    Lmax is the most that an episode can generate: all turns at their limit, or the whole response.
+    """
+    if rl.soft_overlong is None:
+        return environment
+    most = min(episode.max_turns * episode.max_turn_tokens, episode.max_response_tokens)
+    part = {
+        "weight": rl.soft_overlong.weight,
+        "max_tokens": most,
+        "cache_tokens": max(1, round(rl.soft_overlong.share * most)),
+    }
+    return {**environment, "reward": {**environment["reward"], "soft_overlong": part}}
 
 
 def train(
@@ -54,7 +62,8 @@ def train(
 
     Args:
         folder: the run's state; what verl logs and the episodes write lands there.
-        shared: the sections `retrieval`, `environment`, `episode` and `tools` as plain values, for the agent loop.
+        shared: the sections `retrieval`, `environment`, `episode` and `tools` as plain values, for the agent loop;
+            what rl adds to the reward is added here.
         on_step: called with every step's metrics as they come, verl's and those of the step's rollouts.
 
     Returns:
@@ -75,6 +84,8 @@ def train(
     settings = folder.path / "agent.json"
     content = {
         **shared,
+        "environment": reward_of_rl(shared["environment"], rl, episode),
+        "credit": rl.credit.level,
         "seed": seed,
         "mask_observations": rl.mask_observations,
         "deadline_seconds": rl.deadline_seconds,

@@ -71,6 +71,7 @@ SCHEMA = pa.schema(
         "format_valid": pa.bool_(),
         "reward": pa.float64(),
         "reward_parts": pa.string(),
+        "turn_rewards": pa.list_(pa.float64()),
         "no_loss": pa.bool_(),
         "sampling": pa.string(),
     }

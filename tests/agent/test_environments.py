@@ -1,8 +1,10 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tasks.agent import environments
 from tasks.agent.prompts import Template
-from tasks.agent.trajectory import Trajectory
+from tasks.agent.trajectory import Segment, Trajectory
 from tasks.errors import InputError
 from tasks.params import Environment
 
@@ -107,3 +109,60 @@ def test_a_scorer_that_is_none_is_named_with_its_row() -> None:
         InputError, match=r"row q7, reward_model.ground_truth.scorer: no scorer 'gai'; scorers are: squad,"
     ):
         environments.create(section()).score(Trajectory("q7", "search", "made", "?", ["17"], 1, [1]), row)
+
+
+def turn(text: str = "<search> a </search>") -> Segment:
+    return Segment("generated", text, [1])
+
+
+def seen(*passages: str, text: str = "") -> Segment:
+    return Segment("observation", text, [2], passage_ids=list(passages))
+
+
+def worth(segments: list[Segment], gold=None, golden=("Oka",)) -> list[float]:
+    trajectory = Trajectory("q", "search", "made", "Which river?", list(golden), 1, [1], segments=segments)
+    trajectory.turns = sum(segment.kind == "generated" for segment in segments)
+    row = {"extra_info": {"id": "q", "gold_passage_ids": gold}}
+    return environments.turn_rewards(environments.create(section()), trajectory, row)
+
+
+def test_a_turn_is_worth_the_gold_passages_that_it_showed_first() -> None:
+    segments = [turn(), seen("p1", "x"), turn(), seen("p1", "p2", "p3"), turn(), seen("p2"), turn("answer")]
+    assert worth(segments, ["p1", "p2", "p3", "p4"]) == [0.25, 0.5, 0.0, 0.0]
+    assert worth(segments, ["p1", "p1"]) == [1.0, 0.0, 0.0, 0.0]
+    # What a turn brought is not its own words, nor a notice's; and what was never shown counts nowhere.
+    assert worth([Segment("notice", "p1", [3]), turn("p1"), Segment("notice", "p1", [3]), turn()], ["p1"]) == [0, 0]
+
+
+def test_without_gold_passages_a_turn_is_worth_the_answer_that_it_showed_first() -> None:
+    segments = [
+        turn("Oka"),
+        seen("x", text="An okapi."),
+        turn(),
+        seen("y", text="The Oka, a river."),
+        turn(),
+        seen(text="Oka"),
+    ]
+    for none in (None, []):
+        assert worth(segments, none) == [0.0, 1.0, 0.0]
+    assert worth([turn(), seen(text="There is no river.")], None, ["no"]) == [0.0]  # an answer that no passage says
+
+
+@given(
+    st.lists(st.lists(st.sampled_from("abcdef"), max_size=4), max_size=5),
+    st.sets(st.sampled_from("abcdef"), min_size=1),
+)
+def test_the_turns_of_an_episode_earn_the_share_of_gold_that_was_shown(shown, gold) -> None:
+    earned = worth([segment for ids in shown for segment in (turn(), seen(*ids))], sorted(gold))
+    assert len(earned) == len(shown) and all(0 <= one <= 1 for one in earned)
+    assert sum(earned) == pytest.approx(len(gold & {one for ids in shown for one in ids}) / len(gold))
+
+
+class Plain:
+    name = "plain"
+
+
+def test_an_environment_that_cannot_tell_pays_no_turn() -> None:
+    played = Trajectory("q", "plain", "made", "?", ["a"], 1, [1], turns=3)
+    assert environments.turn_rewards(Plain(), played, {}) == [0.0, 0.0, 0.0]
+    assert environments.pays_turns(section())

@@ -1,6 +1,7 @@
 """Passages inside a budget: whole sentences, room for each, and no way out of the observation."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -141,7 +142,8 @@ def test_what_fits_is_shown_as_it_is(chat: Chat, protocol: Any) -> None:
     numbers: dict[str, int] = {}
     whole = protocol.show(results, {}, "Hurry.")
     limit = chat.length(whole, 1000, turn_ended=True)
-    assert shown(results, numbers, "Hurry.", protocol=protocol, chat=chat, limit=limit, turn_ended=True) == whole
+    found = shown(results, numbers, "Hurry.", protocol=protocol, chat=chat, limit=limit, turn_ended=True)
+    assert found == replace(whole, passage_ids=("p0", "p1", "p2"))
     assert len(numbers) == (3 if protocol.cites else 0)
     less = shown(results, {}, "Hurry.", protocol=protocol, chat=chat, limit=limit - 1, turn_ended=True)
     assert less != whole and "".join(less.bodies).count("Kashi was born.") == 3
@@ -208,3 +210,13 @@ def test_nothing_breaks_out_wherever_it_is_cut(chat, protocol, texts, plain, lim
         assert said.count(mark) == around.count(mark)
     assert protocol.answers(said) == protocol.answers(around)
     assert len(protocol.numbered(said)) <= len(texts)
+
+
+@every
+@pytest.mark.parametrize("limit", [60, 90, 150, 400])
+def test_it_names_the_passages_that_it_still_holds(chat: Chat, protocol: Any, limit: int) -> None:
+    words = "Kashi was born in Rove. " * 8
+    results = [Result(passages=tuple(Passage(f"p{n}", f"Place {n}", words) for n in range(6)))]
+    found = shown(results, {}, "", protocol=protocol, chat=chat, limit=limit, turn_ended=True)
+    text = "".join(found.bodies)
+    assert found.passage_ids == tuple(f"p{n}" for n in range(6) if f"Place {n}" in text) != ()

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from omegaconf import OmegaConf
-from verl.experimental.agent_loop.agent_loop import DictConfigWrap
+from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, DictConfigWrap
 from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.workers.rollout.replica import TokenOutput
 
-from tasks.agent.verl_loop import ForagerAgentLoop
+from tasks.agent.verl_loop import ForagerAgentLoop, TurnOutput
 from tasks.training.rollouts import RolloutLog
 
 TURNS = ("<search> Kashi </search>", "<answer> Rove </answer>")
@@ -21,10 +21,12 @@ TURNS = ("<search> Kashi </search>", "<answer> Rove </answer>")
 class Server:
     """vLLM's place: says its turns one after the other, every token with the same log-probability."""
 
-    def __init__(self, tokenizer: Any) -> None:
-        self._turns = [tokenizer.encode(turn, add_special_tokens=False) for turn in TURNS]
+    def __init__(self, tokenizer: Any, *turns: str) -> None:
+        self._turns = [tokenizer.encode(turn, add_special_tokens=False) for turn in turns or TURNS]
 
     async def generate(self, **request: Any) -> TokenOutput:
+        if not self._turns:
+            await asyncio.sleep(60)
         ids = self._turns.pop(0)
         return TokenOutput(token_ids=ids, log_probs=[-0.5] * len(ids))
 
@@ -42,7 +44,8 @@ def play(tmp_path: Path, defaults, tokenizer, question_row, build_index):
         content = {
             **plain, "seed": 0, "mask_observations": mask_observations, "index": str(tmp_path / "index"),
             "rollouts": str(path.with_suffix("")), "sanity": sanity,
-            "deadline_seconds": 60.0, "fallback_reward": 0.0, "no_loss_on": ["deadline"], **settings,
+            "deadline_seconds": 60.0, "fallback_reward": 0.0, "no_loss_on": ["deadline"],
+            "credit": "trajectory", **settings,
         }  # fmt: skip
         path.write_text(json.dumps(content))
 
@@ -108,3 +111,55 @@ def test_a_straggler_that_said_nothing_still_gives_verl_a_token_for_its_reward(p
     assert names == play()[0].extra_fields["reward_extra_info"].keys() >= {"part_em", "part_fallback"}
     assert output.reward_score == -1.0 and output.as_dict()["rm_scores"].tolist() == [-1.0]
     assert (record["stop_reason"], record["response_ids"], record["no_loss"]) == ("deadline", [], True)
+
+
+def test_what_follows_the_policys_last_token_is_logged_and_not_handed_over(play, tokenizer) -> None:
+    cut = {"server": Server(tokenizer, TURNS[0]), "deadline_seconds": 0.3, "no_loss_on": [], "fallback_reward": -1.0}
+    output, record = play(**cut)
+    assert record["stop_reason"] == "deadline" and record["response_mask"][-1] == 0
+    written = sum(record["response_mask"])
+    assert output.response_ids == record["response_ids"][:written]
+    assert output.response_mask == [1] * written and output.response_logprobs == [-0.5] * written
+    # The outcome stands at a token that the policy wrote.
+    assert output.as_dict()["rm_scores"].tolist() == [0.0] * (written - 1) + [-1.0]
+
+    whole, record = play(mask_observations=False, **(cut | {"server": Server(tokenizer, TURNS[0])}))
+    assert whole.response_ids == record["response_ids"] and len(whole.response_mask) > written
+
+
+def test_verl_itself_has_no_place_for_an_earlier_reward() -> None:
+    """`TurnOutput` is needed as long as this holds."""
+    fields = {"prompt_ids": [1], "response_ids": [2, 3, 4], "response_mask": [1, 1, 1], "metrics": {}}
+    assert AgentLoopOutput(reward_score=1.0, **fields).as_dict()["rm_scores"].tolist() == [0.0, 0.0, 1.0]
+    paid = TurnOutput(reward_score=1.0, turn_rewards={0: 0.5}, **fields).as_dict()
+    assert paid["rm_scores"].tolist() == [0.5, 0.0, 1.0] and "turn_rewards" not in paid
+
+
+TWO = ("<search> Kashi </search>", "<search> Rove </search>", "<answer> Oka </answer>")
+
+
+def test_with_credit_by_turn_every_earlier_turn_is_paid_at_its_own_last_token(play, tokenizer) -> None:
+    output, record = play(credit="turn", server=Server(tokenizer, *TWO))
+    assert record["turn_rewards"] == [1.0, 0.0, 0.0]
+    first = record["response_mask"].index(0)
+    scores = output.as_dict()["rm_scores"].tolist()
+    assert {place: score for place, score in enumerate(scores) if score} == {
+        first - 1: 1.0,
+        len(scores) - 1: pytest.approx(0.1),  # the wrong answer's format
+    }
+    assert [output.response_mask[place] for place in (first - 1, len(scores) - 1)] == [1, 1]
+    assert type(play(server=Server(tokenizer, *TWO))[0]) is AgentLoopOutput
+
+
+def test_a_last_turn_that_searched_gets_the_outcome_alone(play, tokenizer) -> None:
+    server = Server(tokenizer, TURNS[0])
+    output, record = play(credit="turn", server=server, deadline_seconds=0.3, no_loss_on=[], fallback_reward=-1.0)
+    assert record["turn_rewards"] == [1.0]
+    scores = output.as_dict()["rm_scores"].tolist()
+    assert scores == [0.0] * (len(scores) - 1) + [-1.0]
+
+
+def test_no_turn_is_paid_of_a_trajectory_that_is_kept_out_of_the_loss(play, tokenizer) -> None:
+    output, _ = play(credit="turn", server=Server(tokenizer, *TWO), no_loss_on=["answer"])
+    scores = output.as_dict()["rm_scores"].tolist()
+    assert scores == [0.0] * (len(scores) - 1) + [pytest.approx(0.1)] and not any(output.response_mask)

@@ -6,7 +6,7 @@ import pytest
 
 from tasks.agent.trajectory import Trajectory
 from tasks.processes import CommandError
-from tasks.training import rl_run
+from tasks.training import rl_rows, rl_run
 from tasks.training.checkpoints import TRACKER, RunFolder
 from tasks.training.rollouts import append
 from tasks.training.steps import read_steps
@@ -40,7 +40,7 @@ def validation(tmp_path: Path, question_row) -> Path:
 
 
 def test_validation_rows_are_the_first_ones_numbered_anew(validation: Path, tmp_path: Path) -> None:
-    assert rl_run.write_validation_rows(validation, tmp_path / "v.parquet", 3) == 3
+    assert rl_rows.write_validation_rows(validation, tmp_path / "v.parquet", 3) == 3
     infos = pd.read_parquet(tmp_path / "v.parquet")["extra_info"]
     assert [(info["id"], info["index"], info["split"]) for info in infos] == [
         ("q0", 0, "validation"),
@@ -48,7 +48,7 @@ def test_validation_rows_are_the_first_ones_numbered_anew(validation: Path, tmp_
         ("q2", 2, "validation"),
     ]
     assert list(infos[0]["golden_answers"]) == ["a"]
-    assert rl_run.write_validation_rows(validation, tmp_path / "v.parquet", 99) == 5
+    assert rl_rows.write_validation_rows(validation, tmp_path / "v.parquet", 99) == 5
 
 
 def test_kept_checkpoint_is_the_actors_weights_alone(folder: RunFolder, tmp_path: Path) -> None:

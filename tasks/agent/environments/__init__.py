@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, runtime_checkable
 from typing import Protocol as Interface
 
 from pydantic import BaseModel, ValidationError
@@ -45,6 +45,27 @@ class Environment(Interface):
     def score(self, trajectory: Trajectory, row: dict[str, Any]) -> None:
         """Fill in success, reward, reward_parts and the answer scores of a finished trajectory."""
         ...
+
+
+@runtime_checkable
+class PaysTurns(Interface):
+    """What an environment offers besides, where it can tell what a single turn was worth (`rl.credit.level: turn`)."""
+
+    def turn_rewards(self, trajectory: Trajectory, row: dict[str, Any]) -> list[float]:
+        """What each turn of a scored trajectory was worth by itself, shape (turns,)."""
+        ...
+
+
+def turn_rewards(environment: Environment, trajectory: Trajectory, row: dict[str, Any]) -> list[float]:
+    """What each turn was worth, shape (turns,); zeros of an environment that cannot tell."""
+    if isinstance(environment, PaysTurns):
+        return environment.turn_rewards(trajectory, row)
+    return [0.0] * trajectory.turns
+
+
+def pays_turns(section: Any) -> bool:
+    """Whether the environment that an `environment` section names can tell what a turn was worth."""
+    return issubclass(_class(section.name, None), PaysTurns)
 
 
 def names() -> list[str]:

@@ -60,6 +60,7 @@ class Observation:
         opening: before the body, never cut; only without a role.
         closing: after the body, never cut; only without a role.
         notice: the system's own words after all of it, never cut.
+        passage_ids: the passages that the bodies hold, where they have been fitted into a budget (`fitting.shown`).
     """
 
     bodies: tuple[str, ...]
@@ -67,6 +68,7 @@ class Observation:
     opening: str = ""
     closing: str = ""
     notice: str = ""
+    passage_ids: tuple[str, ...] = ()
 
 
 class Protocol(Interface):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tasks.agent import rewards
+from tasks.agent.environments.search.turns import turn_rewards
 from tasks.agent.trajectory import Trajectory
 from tasks.sections import Section
 
@@ -46,3 +47,6 @@ class Environment:
         trajectory.format_valid = trajectory.stop_reason == "answer" and blocks == 1 and not trajectory.invalid_turns
         trajectory.reward_parts = rewards.reward_parts(self.params.reward, trajectory, golden, exact)
         trajectory.reward = sum(trajectory.reward_parts.values())
+
+    def turn_rewards(self, trajectory: Trajectory, row: dict[str, Any]) -> list[float]:
+        return turn_rewards(trajectory, row["extra_info"].get("gold_passage_ids"))
