@@ -1,0 +1,28 @@
+"""verl's own keys, checked against verl's own schema before anything starts: params' sections `verl` and `sft.verl`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tasks.errors import InputError
+
+
+def check_verl(section: str, settings: Mapping[str, Any], where: str | None) -> None:
+    """Check a section of verl's own keys; nothing of verl is imported, and nothing composed for an empty section.
+
+    Args:
+        section: `verl` or `sft.verl`.
+        settings: its content, nested or dotted or both.
+        where: the files that it stands in.
+
+    Raises:
+        InputError: verl 0.9.1 has no such key, or takes no such value; a key of ours sets it; the stage relies on it.
+    """
+    if not settings:
+        return
+    # Hydra takes half a second, which most resolutions can do without.
+    from tasks.training.verl_schema.check import faults
+
+    for fault, mend in faults(section, settings):
+        raise InputError(fault, where=where, mend=mend)
