@@ -153,8 +153,8 @@ def _estimator(rl: Rl) -> Iterator[str]:
         yield f"rl.samples: 1 rollout a question has no group to be compared with ({named}); take 2 or more"
     if rl.advantage != "grpo" and not rl.std_normalisation:
         yield f"rl.std_normalisation: false cannot act, since only grpo divides by the deviation ({named})"
-    if rl.advantage != "grpo" and rl.credit.level == "turn":
-        yield f"rl.credit.level: turn is an estimator over groups, of advantage grpo ({named})"
+    if rl.credit.level == "turn":
+        yield from _turns(rl)
     if rl.advantage not in ("gae", "reinforce_plus_plus") and rl.gamma != 1:
         yield f"rl.gamma: {rl.gamma:g} cannot act: {rl.advantage} discounts nothing; set 1"
     if rl.advantage != "gae" and rl.lam != 1:
@@ -163,6 +163,16 @@ def _estimator(rl: Rl) -> Iterator[str]:
         yield "rl.critic: advantage gae needs a critic; give it {learning_rate: 1.0e-5, warmup_steps: 0}"
     if rl.advantage != "gae" and rl.critic is not None:
         yield f"rl.critic: cannot act, since no critic is trained ({named}); set null"
+
+
+def _turns(rl: Rl) -> Iterator[str]:
+    key = "rl.credit.level"
+    if rl.advantage != "grpo":
+        yield f"{key}: turn is an estimator over groups, of advantage grpo (rl.advantage: {rl.advantage})"
+    if rl.kl.route == "reward":
+        yield f"{key}: turn would pay each turn for its KL, to the size of a success; set rl.kl.route: loss or none"
+    if not rl.mask_observations:
+        yield f"{key}: turn knows the turns by the mask; set rl.mask_observations: true"
 
 
 def _ratios(rl: Rl) -> Iterator[str]:
@@ -180,8 +190,23 @@ def _ratios(rl: Rl) -> Iterator[str]:
         yield f"rl.clip.dual: only loss vanilla clips twice (rl.loss: {rl.loss}); set 3"
     if rl.loss == "gpg" and (rl.clip.low, rl.clip.high) != (0.2, 0.2):
         yield "rl.clip: loss gpg has no ratio to clip; set low .2 and high .2"
-    if rl.loss == "geo_mean" and rl.aggregation != "token-mean":
+    if rl.loss != "vanilla" and rl.off_policy_mask is not None:
+        yield f"rl.off_policy_mask: is laid over loss vanilla alone (rl.loss: {rl.loss}); set null, or rl.loss: vanilla"
+    if rl.loss == "geo_mean":
+        yield from _geo_mean(rl)
+
+
+def _geo_mean(rl: Rl) -> Iterator[str]:
+    """Of verl 0.9.1's loss geo_mean (trainer/ppo/core_algos.py:1929), which takes a mean of its own."""
+    if rl.aggregation != "token-mean":
         yield "rl.aggregation: loss geo_mean has its own; set token-mean"
+    if rl.micro_batch_size < rl.mini_batch:
+        yield (
+            f"rl.micro_batch_size: loss geo_mean is a mean over a micro-batch, and verl adds these up; set "
+            f"{rl.mini_batch}, the rollouts of an optimizer step"
+        )
+    if rl.advantage == "gae" or rl.credit.level == "turn":
+        yield "rl.loss: geo_mean has one advantage a trajectory, not one a token or a turn; set another loss"
 
 
 def _kl(kl: Kl) -> Iterator[str]:
@@ -220,6 +245,8 @@ def _correction(rl: Rl) -> Iterator[str]:
             yield f"{key}.loss: {one.loss} acts with mode: bypass alone"
         if one.weights is None and one.reject is None:
             yield f"{key}: mode decoupled corrects nothing without weights or reject"
+        if one.reject is not None and rl.credit.level == "turn":
+            yield f"{key}.reject: makes holes in the mask, by which rl.credit.level: turn knows the turns; set null"
     else:
         if rl.loss != "vanilla":
             yield f"{key}.mode: bypass has a loss of its own, {key}.loss; set rl.loss: vanilla (it is {rl.loss})"
@@ -229,5 +256,7 @@ def _correction(rl: Rl) -> Iterator[str]:
             yield "rl.clip: cannot act: loss reinforce clips nothing; leave it at low .2, high .2, dual 3"
         if rl.off_policy_mask is not None and one.loss != "ppo_clip":
             yield "rl.off_policy_mask: goes with rl.rollout_correction.loss: ppo_clip"
+        if rl.off_policy_mask is not None and one.reject is not None:
+            yield f"{key}.reject: is of the loss that rl.off_policy_mask stands for with mode: bypass; set one of them null"
     if not rl.mask_observations:
         yield f"{key}: the engine has no probabilities of what it did not generate; set rl.mask_observations: true"

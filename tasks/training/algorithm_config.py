@@ -62,17 +62,26 @@ def _loss(rl: Rl, episode: Episode) -> dict[str, object]:
             "rollout_is": one.weights or "null",
             "rollout_is_threshold": one.threshold,
             "rollout_rs": one.reject or "null",
-            "rollout_rs_threshold": "null" if one.bounds is None else "_".join(f"{bound:g}" for bound in one.bounds),
+            "rollout_rs_threshold": "null" if one.bounds is None else _bounds(one.bounds),
         }
         settings |= {f"{ALGORITHM}.rollout_correction.{key}": value for key, value in correction.items()}
         if one.mode == "bypass":
-            # verl 0.9.1's V1 trainer hands neither the loss nor its settings on (trainer/ppo/v1/trainer_base.py:1639;
-            # the older ray_trainer.py:1575 does), and computes no entropy beside the old log-probabilities.
-            settings |= {f"+{ACTOR}.policy_loss.rollout_correction.{key}": value for key, value in correction.items()}
+            # Entropy comes with verl's old log-probabilities, which are not computed here: the update reports it.
             settings[f"{ACTOR}.calculate_entropy"] = True
-            if rl.off_policy_mask is None:
-                settings[f"{ACTOR}.policy_loss.loss_mode"] = "bypass_mode"
+        if one.mode == "bypass" and rl.off_policy_mask is None:
+            # verl 0.9.1's V1 trainer hands neither the loss nor its settings on (trainer/ppo/v1/trainer_base.py:1639;
+            # the older ray_trainer.py:1575 does).
+            settings[f"{ACTOR}.policy_loss.loss_mode"] = "bypass_mode"
+            settings |= {f"+{ACTOR}.policy_loss.rollout_correction.{key}": value for key, value in correction.items()}
+    if rl.off_policy_mask is not None:
+        settings[f"{ACTOR}.policy_loss._target_"] = "tasks.training.losses.OffPolicyMaskConfig"
+        settings[f"+{ACTOR}.policy_loss.off_policy_delta"] = rl.off_policy_mask
     return settings
+
+
+def _bounds(bounds: list[float]) -> str:
+    """Verl's `lower_upper`, in quotes: Hydra reads 0.5_2 as the number 0.52."""
+    return "'" + "_".join(f"{bound:g}" for bound in bounds) + "'"
 
 
 def _kl(rl: Rl) -> dict[str, object]:

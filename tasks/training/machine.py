@@ -27,12 +27,14 @@ def cores() -> int:
 def engine_environment(cache: Path = Path(".forager/cache")) -> Mapping[str, str]:
     """Variables for child processes that run verl, vLLM or Ray; what the user has set wins.
 
-    The project's root is put on PYTHONPATH, since Ray's workers start in another folder.
+    The project's root is put on PYTHONPATH, since Ray's workers start in another folder, and the project's modules for
+    verl before those of the user: the platform first, since the others ask for the device.
     """
-    root = str(Path.cwd())
     variables = {
-        "PYTHONPATH": os.pathsep.join(p for p in (root, os.environ.get("PYTHONPATH", "")) if p),
-        "VERL_USE_EXTERNAL_MODULES": "tasks.training.cpu_platform",
+        "PYTHONPATH": _before_the_users("PYTHONPATH", str(Path.cwd()), between=os.pathsep),
+        "VERL_USE_EXTERNAL_MODULES": _before_the_users(
+            "VERL_USE_EXTERNAL_MODULES", "tasks.training.cpu_platform", "tasks.training.verl_extensions", between=","
+        ),
         "TOKENIZERS_PARALLELISM": "false",
         "HYDRA_FULL_ERROR": "1",
         "HF_DATASETS_CACHE": str(cache.absolute() / "datasets"),
@@ -56,7 +58,12 @@ def engine_environment(cache: Path = Path(".forager/cache")) -> Mapping[str, str
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",
             "VLLM_CPU_NUM_OF_RESERVED_CPU": "0",
         }
-    return {key: value for key, value in variables.items() if key == "PYTHONPATH" or key not in os.environ}
+    ours = ("PYTHONPATH", "VERL_USE_EXTERNAL_MODULES")
+    return {key: value for key, value in variables.items() if key in ours or key not in os.environ}
+
+
+def _before_the_users(variable: str, *own: str, between: str) -> str:
+    return between.join([*own, *filter(None, [os.environ.get(variable)])])
 
 
 @contextlib.contextmanager

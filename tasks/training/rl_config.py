@@ -134,4 +134,38 @@ def rl_settings(
             "+ray_kwargs.ray_init.num_gpus": 1,
             "+ray_kwargs.ray_init.object_store_memory": 500_000_000,
         }
+    if rl.critic is not None:
+        settings |= _critic_settings(settings, micro_batch)
     return settings | algorithm_settings(rl, episode)
+
+
+def _critic_settings(run: dict[str, object], micro_batch: int) -> dict[str, object]:
+    """Of the critic: the policy's weights, trained as the actor is.
+
+    verl 0.9.1's V1 trainer makes the critic's engine of `critic.fsdp` alone (trainer/ppo/v1/trainer_base.py:276), where
+    `critic.ppo_micro_batch_size_per_gpu` does not arrive: without these keys its micro-batches are of 32,768 tokens.
+    The new head's weights come from torch's first seed, whatever the run's: FSDP's engine reads its own in
+    `full_determinism` alone (workers/engine/fsdp/transformer_impl.py:157).
+    """
+    model, actor = "actor_rollout_ref.model", "actor_rollout_ref.actor"
+    as_the_actor = {
+        "critic.model.path": f"{model}.path",
+        "critic.model.use_remove_padding": f"{model}.use_remove_padding",
+        "critic.model.enable_gradient_checkpointing": f"{model}.enable_gradient_checkpointing",
+        "+critic.model.override_config.attn_implementation": f"+{model}.override_config.attn_implementation",
+        "critic.strategy": f"{actor}.strategy",
+        "critic.fsdp.use_torch_compile": f"{actor}.fsdp_config.use_torch_compile",
+        "critic.fsdp.seed": f"{actor}.fsdp_config.seed",
+        **{
+            f"+critic.fsdp.mixed_precision.{kind}": f"+{actor}.fsdp_config.mixed_precision.{kind}"
+            for kind in ("param_dtype", "reduce_dtype", "buffer_dtype")
+        },
+        "critic.ppo_micro_batch_size_per_gpu": f"{actor}.ppo_micro_batch_size_per_gpu",
+        "critic.checkpoint.save_contents": f"{actor}.checkpoint.save_contents",
+    }
+    return {
+        **{key: run[source] for key, source in as_the_actor.items()},
+        "+critic.fsdp.use_dynamic_bsz": False,
+        "+critic.fsdp.micro_batch_size_per_gpu": micro_batch,
+        "+critic.fsdp.infer_micro_batch_size_per_gpu": micro_batch,
+    }
