@@ -59,8 +59,8 @@ def validation_figures(rollouts: pd.DataFrame) -> Figures:
 
 def run(stage: Stage) -> Figures:
     from tasks.training import rl_rows, rl_run
+    from tasks.training.alarms import Alarms
     from tasks.training.checkpoints import RunFolder, healthy_checkpoints
-    from tasks.training.rollout_figures import Alarms
     from tasks.training.rollouts import RolloutLog
     from tasks.training.steps import numbers, read_steps, write_steps, write_table
 

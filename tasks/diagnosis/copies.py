@@ -11,7 +11,7 @@ from tasks.agent.rewards.answers import YES_NO, holds_answer, normalise
 from tasks.diagnosis.finding import Finding, Look, Plot
 from tasks.diagnosis.run_data import RunData, late
 
-COPIED_SHARE = 0.05  # of the answers: where stage rl raises its alarm, too (tasks/training/rollout_figures.py)
+COPIED_SHARE = 0.05  # of the answers: where stage rl raises its alarm, too (tasks/training/alarms.py)
 ONE_ANSWER = 0.5  # share of the answers that are one and the same, wrong one: no set of questions has that
 NOWHERE = 0.2  # the same of an answer that neither the question nor any passage read has: less is a habit of refusing
 FEW = 3  # answers that may be alike by chance

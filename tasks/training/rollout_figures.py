@@ -4,93 +4,114 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from statistics import fmean
 from typing import get_args
 
+import numpy as np
 import pandas as pd
 
 from tasks.agent.rewards.groups import groups_without_signal
 from tasks.agent.toolbox.base import Failure
 from tasks.agent.trajectory import CallRecord, StopReason
 
-COLUMNS = (
-    "question_id", "reward", "stop_reason", "no_loss", "calls", "searches", "answer", "copied_example",
-    "invalid_turns", "user_failures", "forced_answer", "reward_parts", "citation_precision", "citation_recall",
-    "generated_tokens",
+_MEANS = (
+    "success", "em", "format_valid", "no_loss", "searches", "turns", "invalid_turns", "forced_answer",
 )  # fmt: skip
-COPIED_SHARE = 0.05  # of the answers: from here on the policy copies the prompt's example
-NO_SIGNAL_SHARE = 0.9  # of the groups: from here on a step teaches next to nothing
+_COUNTS = {"no_loss_on_traj": "no_loss", "copied_example": "copied_example", "user_failures": "user_failures"}
+_CITATIONS = ("citation_precision", "citation_recall")
+COLUMNS = (
+    *_MEANS, *_CITATIONS, "copied_example", "user_failures", "question_id", "reward", "reward_parts", "turn_rewards",
+    "stop_reason", "answer", "calls", "generated_tokens", "response_mask", "response_logprobs",
+)  # fmt: skip
 
 
 def episode_figures(frame: pd.DataFrame) -> dict[str, float]:
-    """Figures of one step's rollouts.
+    """Figures of one step's rollouts, among them those that dynamic sampling has thrown away; docs/metrics.md.
 
     Args:
         frame: the columns `COLUMNS` of the trajectory contract, a row an episode; n >= 1 rows.
 
     Returns:
-        by name: shares of episodes (`stop/REASON`, `forced_answer`) or of groups (`groups_without_signal`); counts
-        (`no_loss_on_traj`, `tool_failures/KIND`, `answers`, `copied_example`); means of an episode (the others).
+        by name: shares of episodes (`success`, `stop/REASON`) or of groups (`groups_without_signal`, `groups/mixed`);
+        counts (`no_loss_on_traj`, `tool_failures/KIND`, `answers`, `copied_example`, `groups/generated`); means of an
+        episode, of a call (`tool_seconds`) or of a token (`logprob`). A figure of nothing, such as the seconds of calls
+        where none was made, is left out.
     """
-    calls = [[CallRecord(**call) for call in json.loads(one)] for one in frame["calls"]]
-    failed = [call.failure for made in calls for call in made]
-    failures = Counter(failure for failure in failed if failure in get_args(Failure))
-    parts = pd.DataFrame([json.loads(one) for one in frame["reward_parts"]], dtype=float)
-    rewards = {question: list(group) for question, group in frame.groupby("question_id")["reward"]}
     figures = {
-        **{f"stop/{reason}": (frame["stop_reason"] == reason).mean() for reason in get_args(StopReason)},
-        "no_loss_on_traj": frame["no_loss"].sum(),
-        "tool_calls": sum(map(len, calls)) / len(calls),
-        "repeated_calls": sum(len(made) - len({call.key for call in made}) for made in calls) / len(calls),
-        "tool_failures/all": failures.total(),
-        **{f"tool_failures/{kind}": failures[kind] for kind in get_args(Failure)},
-        "searches": frame["searches"].mean(),
+        **{name: frame[name].mean() for name in _MEANS},
+        **{name: frame[column].sum() for name, column in _COUNTS.items()},
+        "valid_trajectories": (frame["invalid_turns"] == 0).mean(),
         "answers": frame["answer"].notna().sum(),
-        "copied_example": frame["copied_example"].sum(),
-        "invalid_turns": frame["invalid_turns"].mean(),
-        "user_failures": frame["user_failures"].sum(),
-        "forced_answer": frame["forced_answer"].mean(),
-        "generated_tokens/mean": frame["generated_tokens"].mean(),
-        "generated_tokens/max": frame["generated_tokens"].max(),
-        # An episode without a part has no share in it: one that the deadline cut has the part `fallback` alone.
-        **{f"reward/{name}": parts[name].fillna(0.0).mean() for name in parts},
+        **{f"stop/{reason}": (frame["stop_reason"] == reason).mean() for reason in get_args(StopReason)},
+        "turn_rewards": sum(map(sum, frame["turn_rewards"])) / len(frame),
+        **_calls(frame),
+        **_tokens(frame),
+        **_parts(frame),
+        **_groups(frame),
+        **{name: known.mean() for name in _CITATIONS if len(known := frame[name].dropna())},
     }
-    if any(len(group) > 1 for group in rewards.values()):  # a validation plays each question once
-        figures["groups_without_signal"] = groups_without_signal(rewards)
-    for name in ("citation_precision", "citation_recall"):
-        known = frame[name].dropna()
-        if len(known):
-            figures[name] = known.mean()
     return {name: float(value) for name, value in figures.items()}
 
 
-class Alarms:
-    """What a user should hear of while it happens, from the figures of each step.
+def _calls(frame: pd.DataFrame) -> dict[str, float]:
+    """How many calls of tools there were, how many failed, and how long those took that were run."""
+    calls = [[CallRecord(**call) for call in json.loads(one)] for one in frame["calls"]]
+    made = [call for episode in calls for call in episode]
+    failures = Counter(call.failure for call in made if call.failure in get_args(Failure))
+    seconds = [call.seconds for call in made if call.failure != "repeated"]
+    return {
+        "tool_calls": len(made) / len(calls),
+        "repeated_calls": sum(len(episode) - len({call.key for call in episode}) for episode in calls) / len(calls),
+        "tool_failures/all": failures.total(),
+        **{f"tool_failures/{kind}": failures[kind] for kind in get_args(Failure)},
+        **(
+            {"tool_seconds/mean": fmean(seconds), "tool_seconds/p95": float(np.quantile(seconds, 0.95))}
+            if seconds
+            else {}
+        ),
+    }
 
-    An alarm is raised when its share passes its bound, and again when it has doubled.
-    """
 
-    def __init__(self, example: str | None) -> None:
-        """Take the answer that the prompt gives as an example."""
-        self._example = example
-        self._told = 0.0
-        self._flat = False
+def _tokens(frame: pd.DataFrame) -> dict[str, float]:
+    """Lengths in tokens, written, shown and both; and how sure the engine was of what the policy wrote."""
+    written = frame["generated_tokens"]
+    total = frame["response_mask"].map(len)
+    figures = {
+        "generated_tokens/mean": written.mean(),
+        "generated_tokens/max": written.max(),
+        "generated_tokens/sum": written.sum(),
+        "shown_tokens/mean": (total - written).mean(),
+        "response_tokens/mean": total.mean(),
+        "response_tokens/max": total.max(),
+    }
+    mask = np.concatenate([*frame["response_mask"], []]).astype(bool)
+    logprobs = np.concatenate([*frame["response_logprobs"], []])[mask]
+    success = np.repeat(frame["success"].to_numpy(), written)
+    for name, chosen in (("mean", success >= 0), ("right", success == 1), ("wrong", success == 0)):
+        if chosen.any():
+            figures[f"logprob/{name}"] = logprobs[chosen].mean()
+    return figures
 
-    def of(self, figures: dict[str, float]) -> list[str]:
-        """Lines about one training step; `figures` are named as `RolloutLog.figures` names them."""
-        lines = []
-        answers, copied = figures.get("episode/answers", 0.0), figures.get("episode/copied_example", 0.0)
-        share = copied / answers if answers else 0.0
-        if share > max(COPIED_SHARE, 2 * self._told):
-            self._told = share
-            lines.append(
-                f"ALARM: {copied:.0f} of {answers:.0f} answers ({share:.0%}) are the prompt's own example, "
-                f"{self._example!r}: the policy copies it; set episode.example_answer to null"
-            )
-        flat = figures.get("episode/groups_without_signal", 0.0)
-        if flat > NO_SIGNAL_SHARE and not self._flat:
-            lines.append(
-                f"ALARM: in {flat:.0%} of the groups all rewards are equal, so that they teach nothing: the questions "
-                f"are too hard or too easy for the policy, or the reward is too coarse"
-            )
-        self._flat = flat > NO_SIGNAL_SHARE
-        return lines
+
+def _parts(frame: pd.DataFrame) -> dict[str, float]:
+    """The reward's parts; one that an episode lacks is 0 there: what the deadline cut has the part `fallback` alone."""
+    parts = pd.DataFrame([json.loads(one) for one in frame["reward_parts"]], dtype=float)
+    return {f"reward/{name}": parts[name].fillna(0.0).mean() for name in parts}
+
+
+def _groups(frame: pd.DataFrame) -> dict[str, float]:
+    """What the groups of a step teach; none of a validation, which plays each question once."""
+    groups = frame.groupby("question_id")
+    if groups.size().max() == 1:
+        return {}
+    lowest, highest = groups["success"].min(), groups["success"].max()
+    equal = lowest == highest
+    right, wrong = equal & (lowest == 1), equal & (lowest == 0)
+    return {
+        "groups_without_signal": groups_without_signal({one: list(group) for one, group in groups["reward"]}),
+        "groups/generated": len(equal),
+        "groups/mixed": (~equal).mean(),
+        "groups/all_right": right.mean(),
+        "groups/all_wrong": wrong.mean(),
+        "groups/equal_otherwise": (equal & ~right & ~wrong).mean(),
+    }

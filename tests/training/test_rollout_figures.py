@@ -2,7 +2,7 @@ import pandas as pd
 import pytest
 
 from tasks.agent.trajectory import CallRecord, Segment, Trajectory
-from tasks.training.rollout_figures import COLUMNS, Alarms, episode_figures
+from tasks.training.rollout_figures import COLUMNS, episode_figures
 
 
 def episode(question: str, reward: float, tokens: int = 2, calls=(), **more) -> dict:
@@ -67,24 +67,47 @@ def test_questions_played_once_are_no_groups() -> None:
     assert "groups_without_signal" not in figures(episode("a", 0.1), episode("b", 0.1))
 
 
-def alarmed(alarms: Alarms, **named: float) -> list[str]:
-    return alarms.of({f"episode/{name}": value for name, value in named.items()})
+def test_what_groups_teach_is_told_by_success_and_by_reward() -> None:
+    found = figures(
+        *[episode("right", reward, success=1.0) for reward in (1.0, 0.9)],
+        *[episode("wrong", reward, success=0.0) for reward in (0.1, 0.1, 0.0)],
+        *[episode("mixed", reward, success=reward) for reward in (1.0, 0.0)],
+        *[episode("half", 0.5, success=0.5) for _ in range(2)],
+    )
+    kinds = ("generated", "mixed", "all_right", "all_wrong", "equal_otherwise")
+    assert [found[f"groups/{kind}"] for kind in kinds] == [4, 0.25, 0.25, 0.25, 0.25]
+    assert found["groups_without_signal"] == 0.25  # by the reward, which the form shapes as well
+    assert (found["success"], found["em"]) == (pytest.approx(4 / 9), 0.0)
 
 
-def test_copied_examples_are_told_when_they_pass_the_bound_and_when_they_double() -> None:
-    alarms = Alarms("Beijing")
-    said = [bool(alarmed(alarms, answers=100, copied_example=copied)) for copied in (0, 5, 6, 7, 12, 13, 20, 27)]
-    assert said == [False, False, True, False, False, True, False, True]
-    (line,) = alarmed(Alarms("Beijing"), answers=128, copied_example=32)
-    assert "32 of 128 answers (25%)" in line and "'Beijing'" in line and "episode.example_answer" in line
-    assert alarmed(alarms, answers=0, copied_example=0) == []
+def written(question: str, logprobs: list[float], **more) -> dict:
+    """An episode of one turn with these log-probabilities, 3 tokens shown, and an answer of one token."""
+    segments = [
+        Segment("generated", "x", [1] * len(logprobs), logprobs),
+        Segment("observation", "y", [2] * 3),
+        Segment("generated", "z", [1], [-4.0]),
+    ]
+    return episode(question, 0.0, segments=segments, **more)
 
 
-def test_flat_groups_are_told_once_until_they_have_been_mended() -> None:
-    alarms = Alarms(None)
-    said = [bool(alarmed(alarms, groups_without_signal=share)) for share in (0.9, 0.95, 1.0, 0.5, 0.91)]
-    assert said == [False, True, False, False, True]
+def test_lengths_and_log_probabilities_are_those_of_what_the_policy_wrote() -> None:
+    found = figures(
+        written("a", [-1.0, -3.0], success=1.0, turns=2, turn_rewards=[0.5, 0.0], format_valid=True),
+        written("b", [-0.5], success=0.0, turns=2, turn_rewards=[0.5, 0.5], invalid_turns=1, no_loss=True),
+        written("c", [], success=0.5, turns=1, turn_rewards=[0.0]),
+    )
+    assert (found["logprob/right"], found["logprob/wrong"]) == (pytest.approx(-8 / 3), -2.25)
+    assert found["logprob/mean"] == pytest.approx((-8 - 4.5 - 4) / 6)
+    assert [found[f"generated_tokens/{name}"] for name in ("mean", "max", "sum")] == [2.0, 3.0, 6.0]
+    assert (found["shown_tokens/mean"], found["response_tokens/mean"], found["response_tokens/max"]) == (3.0, 5.0, 6.0)
+    assert found["turn_rewards"] == 0.5
+    thirds = ("format_valid", "no_loss")
+    assert [found[name] for name in thirds] == [pytest.approx(1 / 3)] * 2
+    assert (found["turns"], found["valid_trajectories"]) == (pytest.approx(5 / 3), pytest.approx(2 / 3))
 
 
-def test_a_validation_without_training_raises_no_alarm() -> None:
-    assert Alarms(None).of({"val-episode/groups_without_signal": 1.0, "val/x": 1.0}) == []
+def test_the_seconds_are_of_calls_that_were_run() -> None:
+    calls = [CallRecord("search", str(n), n / 10) for n in range(11)]
+    found = figures(episode("q", 0.0, calls=[*calls, CallRecord("search", "9", failure="repeated")]))
+    assert (found["tool_seconds/mean"], found["tool_seconds/p95"]) == (pytest.approx(0.5), pytest.approx(0.95))
+    assert "tool_seconds/mean" not in figures(episode("q", 0.0)) and "logprob/right" not in figures(episode("q", 0.0))
