@@ -257,6 +257,6 @@ def _correction(rl: Rl) -> Iterator[str]:
         if rl.off_policy_mask is not None and one.loss != "ppo_clip":
             yield "rl.off_policy_mask: goes with rl.rollout_correction.loss: ppo_clip"
         if rl.off_policy_mask is not None and one.reject is not None:
-            yield f"{key}.reject: is of the loss that rl.off_policy_mask stands for with mode: bypass; set one of them null"
+            yield f"{key}.reject: has no loss to act in, since rl.off_policy_mask takes its place; set one of them null"
     if not rl.mask_observations:
         yield f"{key}: the engine has no probabilities of what it did not generate; set rl.mask_observations: true"
