@@ -9,6 +9,11 @@ kept beside it, `rl.keep` in all, so that there is something to go back to.
 
 trains nothing: it plays validation questions in vLLM, greedily, and compares every token with transformers. Exit
 code 0: they agree; 3: they differ, and data/rl-check/report.txt says where; 2: wrong input; 1: the check itself failed.
+
+    python -m tasks.rl --dry-run [--set rl.algorithm=dapo ...]
+
+starts, reads and writes nothing of the run: it prints verl's whole configuration, what of it is not verl's default and
+who sets it, and the batches. Exit code 2: verl would refuse it, or sizes do not divide. It needs no earlier stage.
 """
 
 from __future__ import annotations
@@ -21,11 +26,12 @@ from typing import Any
 
 import pandas as pd
 
+from tasks import params as parameters
 from tasks.agent.toolbox.serving import serving
 from tasks.contract import Figures, Stage, at_work, main
-from tasks.errors import InputError
+from tasks.errors import InputError, exit_on_input_error
 from tasks.files import write_json
-from tasks.params import Playing
+from tasks.params import Playing, Rl
 from tasks.processes import CommandError
 from tasks.retrieval.index import manifest
 
@@ -61,6 +67,7 @@ def run(stage: Stage) -> Figures:
     from tasks.training import rl_rows, rl_run
     from tasks.training.alarms import Alarms
     from tasks.training.checkpoints import RunFolder, healthy_checkpoints
+    from tasks.training.event_files import EventFiles
     from tasks.training.rollouts import RolloutLog
     from tasks.training.steps import numbers, read_steps, write_steps, write_table
 
@@ -72,13 +79,19 @@ def run(stage: Stage) -> Figures:
     folder.rewind()
     log = RolloutLog(folder.rollouts)
     log.gather()
+    events = EventFiles(folder.tensorboard)
+
+    def record(step: int, metrics: dict[str, float]) -> None:
+        stage.track.log_figures(metrics, step=step)
+        events.log(step, metrics)
+
     for step in log.beside(read_steps(folder.steps)):
-        stage.track.log_figures(numbers(step["data"]), step=step["step"])
+        record(step["step"], numbers(step["data"]))
 
     alarms = Alarms(params.episode.example_answer)
 
     def on_step(step: int, metrics: dict[str, float]) -> None:
-        stage.track.log_figures(metrics, step=step)
+        record(step, metrics)
         if "critic/score/mean" in metrics:
             stage.say(
                 f"step {step}/{params.rl.steps}: reward {metrics['critic/score/mean']:.3f}, "
@@ -116,6 +129,7 @@ def run(stage: Stage) -> Figures:
     trained = [step for step in steps if "critic/score/mean" in step["data"]]
     if not trained or trained[-1]["step"] != params.rl.steps:
         raise CommandError(f"verl ended after {len(trained)} of {params.rl.steps} steps; output: {folder.log}")
+    events.publish(stage.out / "tensorboard")
     rollouts = log.publish(stage.out / "rollouts")
     validation = rollouts[rollouts["split"] == "validation"].groupby("step")["success"].mean()
     measured = {step: float(validation[step]) for step in folder.saved() if step in validation}
@@ -147,7 +161,7 @@ def run(stage: Stage) -> Figures:
         "checkpoints": {"saved": len(folder.saved()), "kept": len(kept), "healthy": len(healthy)},
         "validation": validation_figures(rollouts),
         **_episodes(trained),
-        **_engine_against_actor(trained, params.rl.mask_observations),
+        **_engine_against_actor(trained, params.rl.mask_observations and not _bypasses(params.rl)),
         "sanity_max_logprob_diff": sanity.summary()["max_logprob_diff"],
     }
 
@@ -182,17 +196,22 @@ def _episodes(trained: Sequence[dict[str, Any]]) -> Figures:
     }
 
 
-def _engine_against_actor(trained: Sequence[dict[str, Any]], masked: bool) -> Figures:
+def _bypasses(rl: Rl) -> bool:
+    return rl.rollout_correction is not None and rl.rollout_correction.mode == "bypass"
+
+
+def _engine_against_actor(trained: Sequence[dict[str, Any]], compared: bool) -> Figures:
     """Largest differences of single tokens' probabilities and of whole responses' mean log-probabilities.
 
-    None where observations are trained on: the engine has no probabilities of these tokens.
+    None where verl compares nothing: the engine has no probabilities of observations, which may be trained on, and
+    where it is bypassed the actor's are not computed before the update.
     """
+    if not compared:
+        return {"rollout_prob_diff_max": None, "rollout_logprob_diff_max": None}
     ends = [f"rollout_corr/log_ppl_diff_{end}" for end in ("max", "min")]
     return {
-        "rollout_prob_diff_max": max(step["data"]["training/rollout_probs_diff_max"] for step in trained)
-        if masked
-        else None,
-        "rollout_logprob_diff_max": max(abs(step["data"][end]) for step in trained for end in ends) if masked else None,
+        "rollout_prob_diff_max": max(step["data"]["training/rollout_probs_diff_max"] for step in trained),
+        "rollout_logprob_diff_max": max(abs(step["data"][end]) for step in trained for end in ends),
     }
 
 
@@ -223,6 +242,23 @@ def check_engine(model: Path | None, episodes: int | None) -> int:
     return 0 if agree else DIFFER
 
 
+def dry_run(settings: Sequence[str]) -> None:
+    """Print what stage rl would ask of verl, with the profile in force and single settings on top of it.
+
+    Args:
+        settings: `KEY=VALUE`, as of the flow's `--set`.
+
+    Raises:
+        InputError: a setting is wrong, verl refuses the configuration, or sizes do not divide.
+    """
+    from tasks.training import dry_run as dry
+
+    single = parameters.overlay(parameters.settings_in_force(), parameters.parse_settings(settings))
+    content = parameters.resolve(parameters.profile_name(), single)
+    params = parameters.typed(content, where="params")
+    dry.show(dry.DryRun(params, parameters.preset_of(params.rl.algorithm), _questions(params.rl.questions)))
+
+
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
@@ -238,9 +274,19 @@ if __name__ == "__main__":
     )
     parser.add_argument("--model", type=Path, metavar="DIR", help="the model to check (default data/sft/model)")
     parser.add_argument("--episodes", type=_count, metavar="N", help="questions to play (default rl.sanity.episodes)")
+    parser.add_argument("--dry-run", action="store_true", help="print verl's configuration and the batches")
+    parser.add_argument("--set", action="append", metavar="KEY=VALUE", default=[], help="of --dry-run: a parameter")
     options = parser.parse_args()
-    if options.check_engine:
-        raise SystemExit(check_engine(options.model, options.episodes))
-    if options.model is not None or options.episodes is not None:
+    if options.dry_run and options.check_engine:
+        parser.error("--dry-run or --check-engine, not both")
+    if not options.check_engine and (options.model is not None or options.episodes is not None):
         parser.error("--model and --episodes go with --check-engine")
-    main("rl", run)
+    if options.set and not options.dry_run:
+        parser.error("--set goes with --dry-run; for a run: python -m flows.train_and_eval --set KEY=VALUE")
+    if options.dry_run:
+        with exit_on_input_error("rl"):
+            dry_run(options.set)
+    elif options.check_engine:
+        raise SystemExit(check_engine(options.model, options.episodes))
+    else:
+        main("rl", run)

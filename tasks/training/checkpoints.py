@@ -30,6 +30,7 @@ class RunFolder:
         self.steps = self.path / "steps.jsonl"
         self.live_steps = self.path / "steps.live.jsonl"
         self.rollouts = self.path / "rollouts"
+        self.tensorboard = self.path / "tensorboard"
         self.log = self.path / "verl.log"
         for folder in (self.checkpoints, self.rollouts):
             folder.mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,18 @@ from tasks.files import write_text_aside
 Step = dict[str, Any]
 
 
+def completed(data: dict[str, Any]) -> dict[str, Any]:
+    """A step's metrics with the entropy under the one name that all readers know, `actor/entropy`.
+
+    Where the engine's probabilities stand for the old ones (rollout_correction.mode: bypass), verl computes none before
+    the update (trainer/ppo/v1/trainer_base.py:1645), but logs the same figure of the updates' own forward passes as
+    `actor/entropy_loss` (workers/utils/losses.py:129): the mean over a batch's optimizer steps, the policy moving.
+    """
+    if "actor/entropy" in data or "actor/entropy_loss" not in data:
+        return data
+    return {**data, "actor/entropy": data["actor/entropy_loss"]}
+
+
 def whole_lines(path: Path) -> list[bytes]:
     """Lines of a JSONL file; a last one that a kill has cut short is left out.
 
@@ -33,7 +45,7 @@ def read_steps(path: Path) -> list[Step]:
     for line in whole_lines(path):
         entry = json.loads(line)
         merged.setdefault(int(entry["step"]), {}).update(entry["data"])
-    return [{"step": step, "data": merged[step]} for step in sorted(merged)]
+    return [{"step": step, "data": completed(merged[step])} for step in sorted(merged)]
 
 
 def write_steps(path: Path, steps: Iterable[Step]) -> None:
@@ -73,4 +85,4 @@ class Follower:
                     break
                 self._offset += len(line)
                 entry = json.loads(line)
-                self._on_step(int(entry["step"]), numbers(entry["data"]))
+                self._on_step(int(entry["step"]), numbers(completed(entry["data"])))

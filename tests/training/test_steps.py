@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.training.steps import Follower, numbers, read_steps, write_steps, write_table
+from tasks.training.steps import Follower, completed, numbers, read_steps, write_steps, write_table
 
 
 def line(step: int, **data) -> bytes:
@@ -79,3 +79,13 @@ def test_follower_reports_each_whole_line_once(tmp_path: Path) -> None:
 
 def test_numbers_alone_are_metrics() -> None:
     assert numbers({"a": 1, "b": 0.5, "c": "x", "d": [1], "e": None}) == {"a": 1.0, "b": 0.5}
+
+
+def test_the_entropy_has_one_name_whoever_computed_it(tmp_path: Path) -> None:
+    path, seen = tmp_path / "steps.jsonl", []
+    path.write_bytes(
+        line(1, **{"actor/entropy_loss": 0.5}) + line(2, **{"actor/entropy": 0.4, "actor/entropy_loss": 0.5})
+    )
+    Follower(path, lambda step, metrics: seen.append(metrics["actor/entropy"])).poll()
+    assert seen == [step["data"]["actor/entropy"] for step in read_steps(path)] == [0.5, 0.4]
+    assert completed({"val/x": 1.0}) == {"val/x": 1.0}
