@@ -26,7 +26,8 @@ KEY_FIGURES: dict[str, tuple[str, ...]] = {
     "sft": ("format_rate", "success_rate", "pass_at_4", "stopped_by"),
     "rl": ("steps", "seconds_per_step", "score_first", "score_last", "selected_step"),
     "merge": ("max_logit_diff", "dtype"),
-    "evaluate": ("models.rl.n", "models.rl.em.mean", "comparisons.rl-sft.em.mean"),
+    "rft": ("n", "steps", "loss_first", "loss_last"),
+    "evaluate": ("models.rl.n", "models.rl.em.mean", "comparisons.rl-sft.em.mean", "comparisons.rft-rl.em.mean"),
     "gate": ("decision",),
 }
 PLACES = (

@@ -34,7 +34,7 @@ from tasks.errors import InputError
 from tasks.release import action
 
 STARTED = psutil.Process().create_time()  # what a person waits for begins before anything is imported
-RESUMES = ("sft", "rl")  # stages that go on from their last checkpoint: a crash is worth a second try
+RESUMES = ("sft", "rl", "rft")  # stages that go on from their last checkpoint: a crash is worth a second try
 MARGIN = 30.0  # minutes that a stage may take beside its own training limit
 LIMIT = 120.0  # minutes for a stage that has no limit of its own
 

@@ -1,4 +1,4 @@
-"""Stage `evaluate`: base, SFT and RL models, and a champion, on held-out questions, by the very episode that trains.
+"""Stage `evaluate`: base, SFT, RL and RFT models, and a champion, on held-out questions, by the episode that trains.
 
 Greedy, in batches of a pinned make-up, so that a second run gives the same answers. A killed evaluation goes on where
 it was: its finished parts lie in checkpoints/FINGERPRINT/ until the results are in place. docs/evaluation.md has more.
@@ -15,6 +15,7 @@ from tasks.agent.toolbox.serving import serving
 from tasks.contract import Figures, Stage, main
 from tasks.errors import InputError
 from tasks.evaluation import jobs
+from tasks.files import read_json
 from tasks.params import Playing
 from tasks.retrieval.index import manifest
 
@@ -46,6 +47,7 @@ def run(stage: Stage) -> Figures:
     if played.sampled is not None:
         pq.write_table(played.sampled, stage.out / "samples.parquet", compression="zstd")
     found = figures.summarise(played, frame, settings, sections, params.seed)
+    found["candidate"] = models[-1].name
     found["digests"] = {model.name: model.digest for model in models if model.digest is not None}
     for line in figures.lines(found):
         stage.say(line)
@@ -89,12 +91,14 @@ def _multiple_choice(stage: Stage) -> list[Choices]:
 
 
 def _models(stage: Stage) -> list[jobs.Model]:
-    """Who plays; a later one is compared with those before it."""
+    """Who plays; a later one is compared with those before it, and the last one is the candidate for a release."""
     made = {
         "base": stage.input("policy", "model"),
         "sft": stage.input("sft", "model"),
         "rl": stage.input("merge", "model"),
     }
+    if read_json(stage.input("rft", "figures.json"))["enabled"]:
+        made["rft"] = stage.input("rft", "model")
     models = [jobs.Model(name=name, folder=folder.absolute()) for name, folder in made.items()]
     champion, episode = stage.params.evaluate.champion, stage.params.episode
     if champion is not None:

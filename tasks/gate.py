@@ -75,15 +75,19 @@ def run(stage: Stage) -> dict[str, Any]:
 
 
 def _require_questions(width: float, figures: Mapping[str, Any]) -> None:
+    where, mend = "data/evaluate/figures.json", "run `dvc repro evaluate`"
+
     def found(*path: str) -> float:
         try:
             return gating.figure(("evaluate", *path), figures)
         except gating.NoValueError as none:
-            where, mend = "data/evaluate/figures.json", "run `dvc repro evaluate`"
             raise InputError(str(none), where=where, mend=mend) from None
 
-    success = {end: found("models", "rl", "success", end) for end in ("mean", "low", "high")}
-    half_width.require(width, success, int(found("models", "rl", "n")), found("confidence"))
+    model = figures["evaluate"].get("candidate")
+    if model is None:
+        raise InputError("there is no figure evaluate.candidate", where=where, mend=mend)
+    success = {end: found("models", model, "success", end) for end in ("mean", "low", "high")}
+    half_width.require(width, success, int(found("models", model, "n")), found("confidence"))
 
 
 def _ticks(stage: Stage, sheet: Mapping[str, Any] | None) -> dict[str, Any]:

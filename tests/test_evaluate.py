@@ -34,6 +34,36 @@ def test_a_file_of_questions_that_dvc_does_not_watch_is_refused(make_stage, file
         evaluate._multiple_choice(stage)
 
 
+@pytest.fixture
+def made(make_stage):
+    """A stage `evaluate` with all models; `enabled` is of stage rft."""
+
+    def make(enabled: bool, **settings):
+        stage = make_stage("evaluate", evaluate=settings)
+        for folder in ("policy/model", "sft/model", "merge/model", "rft/model"):
+            Path("data", folder).mkdir(parents=True, exist_ok=True)
+        Path("data/rft/figures.json").write_text(json.dumps({"enabled": enabled, "n": 0}))
+        return stage
+
+    return make
+
+
+def test_the_fine_tuned_model_plays_last_where_it_was_made(made) -> None:
+    assert [model.name for model in evaluate._models(made(False))] == ["base", "sft", "rl"]
+    models = evaluate._models(made(True))
+    assert [model.name for model in models] == ["base", "sft", "rl", "rft"]
+    assert models[-1].folder == Path("data/rft/model").absolute()
+
+
+def test_a_champion_comes_before_the_candidate(made) -> None:
+    stage = made(True, champion="old")
+    Path("old").mkdir()
+    Path("old/config.json").write_text(json.dumps({"dtype": "float32"}))
+    for name in ("tokenizer_config.json", "model.safetensors"):
+        Path("old", name).write_bytes(b"{}")
+    assert [model.name for model in evaluate._models(stage)] == ["base", "sft", "rl", "champion", "rft"]
+
+
 def test_generated_questions_are_about_names_that_the_corpus_does_not_have(make_stage, write_corpus) -> None:
     stage = make_stage("evaluate", evaluate={"ability": {"file": None, "questions": 40}})
     titles = ["Baba", "Bade"]

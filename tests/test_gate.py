@@ -17,6 +17,7 @@ FIGURES = {
     "index": {"lowest_recall_at_3": 0.9, "lowest_mrr": 0.8, "lowest_oracle_at_3": 0.95},
     "merge": {"max_logit_diff": 0.0},
     "evaluate": {
+        "candidate": "rl",
         "models": {
             "rl": {"em": {"mean": 0.71}, "format_rate": {"mean": 0.97}, "searches": {"mean": 1.4}},
         },
@@ -162,6 +163,17 @@ def test_too_few_questions_for_the_interval_are_wrong_input(decide):
         decide(evaluated(wide, confidence=0.95), half_width=0.03)
     with pytest.raises(InputError, match=r"there is no figure evaluate\.confidence; run `dvc repro evaluate`"):
         decide(evaluated(narrow), half_width=0.03)
+
+
+def test_the_interval_is_that_of_the_model_that_would_be_released(decide):
+    wide, narrow = {"mean": 0.5, "low": 0.4, "high": 0.6}, {"mean": 1.0, "low": 0.99, "high": 1.0}
+    figures = evaluated(narrow, confidence=0.95, candidate="rft")
+    figures["evaluate"]["models"]["rft"] = {"success": wide, "n": 100}
+    with pytest.raises(InputError, match=r"gate\.half_width: success 0\.5 .* on 100 questions"):
+        decide(figures, half_width=0.03)
+    del figures["evaluate"]["candidate"]
+    with pytest.raises(InputError, match=r"there is no figure evaluate\.candidate; run `dvc repro evaluate`"):
+        decide(figures, half_width=0.03)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import pandas as pd
 from tasks.agent import protocols
 from tasks.evaluation import metrics, repeats, sampling
 from tasks.evaluation.intervals import Bootstrap, share_interval
-from tasks.evaluation.jobs import CHECKED
 from tasks.evaluation.playing import Played
 from tasks.params import Playing
 from tasks.params.judging import Evaluate
@@ -43,7 +42,7 @@ def summarise(played: Played, frame: pd.DataFrame, settings: Evaluate, playing: 
         "throughput": _throughput(frame, played.seconds),
     }
     if played.smaller:
-        checked = frame[frame["model"] == CHECKED]
+        checked = frame[frame["model"] == list(played.seconds)[-1]]
         found["batch_check"] = {
             f"max-seqs-{size}": repeats.batch_figures(checked, table.to_pandas())
             for size, table in played.smaller.items()
@@ -97,7 +96,7 @@ def lines(figures: dict[str, Any]) -> list[str]:
         said.append(f"{name}: " + ", ".join(f"pass@{k} {of['mean']:.3f}" for k, of in ks.items()))
     for way, found in figures.get("batch_check", {}).items():
         said.append(
-            f"{CHECKED}, {way.replace('-', ' ')}: {found['answers_changed']} of {found['questions']} answers and "
+            f"{list(figures['models'])[-1]}, {way.replace('-', ' ')}: {found['answers_changed']} of {found['questions']} answers and "
             f"{found['trajectories_changed']} whole trajectories are others than in the evaluation"
         )
     return said

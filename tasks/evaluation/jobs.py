@@ -16,8 +16,6 @@ from tasks.errors import InputError
 from tasks.params.judging import Evaluate
 from tasks.sections import Section
 
-CHECKED = "rl"  # the model whose answers are played again in smaller batches
-
 
 class Model(Section):
     """A model that plays.
@@ -102,7 +100,7 @@ def plan(models: Sequence[Model], settings: Evaluate, questions: int, folder: Pa
     """All jobs of an evaluation, model after model.
 
     Args:
-        models: in the order in which they play.
+        models: in the order in which they play; the answers of the last one are played again in smaller batches.
         settings: the section `evaluate`.
         questions: how many there are.
         folder: of the parts that are finished.
@@ -115,7 +113,7 @@ def plan(models: Sequence[Model], settings: Evaluate, questions: int, folder: Pa
     jobs = []
     for model in models:
         place = folder / model.place
-        for way, count in [*ways, *(checks if model.name == CHECKED else [])]:
+        for way, count in [*ways, *(checks if model is models[-1] else [])]:
             for first in range(0, count, settings.max_seqs):
                 last, part = min(first + settings.max_seqs, count), place / way.name / f"{first:06d}.parquet"
                 jobs.append(Job(model=model, way=way, first=first, last=last, part=part))

@@ -33,7 +33,7 @@ class Played:
         greedy: one trajectory of every question and model.
         seconds: of one engine that the greedy ones took, by model, without its start.
         sampled: those for pass@k; None where it is not asked for.
-        smaller: by most sequences in a batch, what the checked model played in smaller batches.
+        smaller: by most sequences in a batch, what the last model played in smaller batches.
     """
 
     greedy: pa.Table

@@ -243,4 +243,6 @@ class Params(Section):
         if self.sft.max_steps and self.demos.validation < self.sft.batch_size:
             # verl's SFT trainer drops a last batch that isn't full.
             raise ValueError("demos.validation: smaller than sft.batch_size, so there would be no evaluation loss")
+        if self.rft.enabled and self.rft.validation < self.rft.batch_size:
+            raise ValueError("rft.validation: smaller than rft.batch_size, so there would be no evaluation loss")
         return self

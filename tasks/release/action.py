@@ -23,20 +23,19 @@ from tasks.release.comparison import compare
 
 HISTORY = Path("data/release/history.jsonl")
 TRAJECTORIES = Path("data/evaluate/trajectories.parquet")
-MODEL = Path("data/merge")
-CANDIDATE = "rl"  # whose trajectories are the candidate's
+MADE_BY = {"rl": "merge", "rft": "rft"}  # the stage whose output is the candidate, by its name in the evaluation
 
 
-def question_scores(path: Path) -> dict[str, float]:
-    """Success by question id of the candidate's held-out trajectories; columns model, question_id, success."""
+def question_scores(path: Path, model: str) -> dict[str, float]:
+    """Success by question id of a model's held-out trajectories; columns model, question_id, success."""
     if not path.is_file():
         raise InputError("no trajectories", where=str(path), mend="run `dvc repro evaluate`")
     import pandas as pd  # most runs find the champion unchanged and need none
 
     frame = pd.read_parquet(path, columns=["model", "question_id", "success"])
-    rows = frame[frame["model"] == CANDIDATE]
+    rows = frame[frame["model"] == model]
     if rows.empty:
-        raise InputError(f"no trajectories of model {CANDIDATE!r}", where=str(path))
+        raise InputError(f"no trajectories of model {model!r}", where=str(path))
     return {str(row.question_id): float(row.success) for row in rows.itertuples()}
 
 
@@ -66,9 +65,11 @@ def release() -> str:
     """
     gate = read_json(Path("data/gate/figures.json"))
     hashes = tracking.data_hashes()
-    model_hash = hashes.get(str(MODEL))
+    candidate = read_json(Path("data/evaluate/figures.json"))["candidate"]
+    model = Path("data", MADE_BY[candidate])
+    model_hash = hashes.get(str(model))
     if model_hash is None:
-        raise InputError(f"no hash of {MODEL}", where="dvc.lock", mend="run `dvc repro merge`")
+        raise InputError(f"no hash of {model}", where="dvc.lock", mend=f"run `dvc repro {model.name}`")
     failed = {
         check["name"]: f"{check['name']}: {check['reason']}"
         for check in gate["checks"]
@@ -80,6 +81,7 @@ def release() -> str:
         "reasons": list(failed),
         "action": "none",
         "version": None,
+        "model_path": str(model),
         "model_hash": model_hash,
         "profile": params.profile_name(),
         "run_ids": {name: tracking.run_id_of(name) for name in stages},
@@ -95,7 +97,7 @@ def release() -> str:
             # An earlier run was killed between moving the alias and writing its line.
             append({**entry, "action": "promoted", "version": champion.number})
         return f"{_name(champion)} is this model already"
-    scores = question_scores(TRAJECTORIES)
+    scores = question_scores(TRAJECTORIES, candidate)
     comparison = None
     if champion is not None and (before := registry.scores_of(champion)):
         comparison = compare(scores, before)
@@ -111,7 +113,7 @@ def release() -> str:
 
 def _register(entry: dict[str, Any], scores: dict[str, float]) -> registry.Version:
     tags = {
-        "model.path": str(MODEL),
+        "model.path": entry["model_path"],
         "model.hash": entry["model_hash"],
         "profile": entry["profile"],
         "git.commit": tracking.git_commit(),
@@ -120,7 +122,7 @@ def _register(entry: dict[str, Any], scores: dict[str, float]) -> registry.Versi
     }
     with tracking.release_run(entry["profile"], tags) as run:
         registry.keep_scores(run.run_id, scores)
-        return registry.register(run.run_id, tags, {"model.path": str(MODEL), "model.hash": entry["model_hash"]})
+        return registry.register(run.run_id, tags, {name: tags[name] for name in ("model.path", "model.hash")})
 
 
 def _name(version: registry.Version | None) -> str:

@@ -55,6 +55,16 @@ class Threshold:
         """Whether a figure of a stage is named."""
         return any(isinstance(leaf, Figure) and leaf.path[0] == root for leaf in leaves(self.comparison))
 
+    def judges(self, model: str) -> bool:
+        """Whether it rejects by a figure of that model on the held-out questions, its own or a comparison with it."""
+        paths = [leaf.path for leaf in leaves(self.comparison) if isinstance(leaf, Figure)]
+        of_model = any(
+            path[:3] == ("evaluate", "models", model)
+            or (path[:2] == ("evaluate", "comparisons") and path[2:3] and model in path[2].split("-"))
+            for path in paths
+        )
+        return self.severity == "error" and of_model
+
 
 @dataclass(frozen=True)
 class Verdict:

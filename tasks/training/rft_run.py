@@ -50,6 +50,11 @@ def train(
     """
     last, follower = rft.epochs * steps_per_epoch, Follower(folder.live_steps, on_step)
     done = folder.rewind()
+
+    def follow() -> bool:
+        follower.poll()
+        return False
+
     for step in read_steps(folder.steps):
         on_step(step["step"], numbers(step["data"]))
     if done < last:
@@ -71,8 +76,8 @@ def train(
             dtype=dtype,
             gpu=has_gpu(),
         )
-        run_trainer(folder, overrides, minutes=rft.timeout_minutes, on_poll=lambda: follower.poll() or False)
-        follower.poll()
+        run_trainer(folder, overrides, minutes=rft.timeout_minutes, on_poll=follow)
+        follow()
         folder.absorb_live_steps()
     if last not in folder.saved():
         raise CommandError(f"verl ended before step {last}; output: {folder.log}")

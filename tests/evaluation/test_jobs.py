@@ -45,6 +45,12 @@ def test_samples_for_all_and_smaller_batches_for_the_trained_model(defaults) -> 
     assert jobs.GREEDY.temperature == 0.0
 
 
+def test_the_candidates_answers_are_played_again_whatever_it_is_called(defaults) -> None:
+    models = [*MODELS, Model(name="rft", folder=Path("rft"))]
+    planned = plan(models, settings(defaults, batch_check=defaults.evaluate.batch_check), 60, Path("p"))
+    assert {job.model.name for job in planned if job.way.batch is not None} == {"rft"}
+
+
 def test_a_batch_size_that_is_named_twice_is_played_once(defaults) -> None:
     check = defaults.evaluate.batch_check.model_copy(update={"max_seqs": [8, 8]})
     planned = plan(MODELS, settings(defaults, batch_check=check), 50, Path("p"))

@@ -11,16 +11,19 @@ from tasks.errors import InputError
 from tasks.release import action, registry
 
 
-def decide(root, decision, model_hash, successes, failed=()):
+def decide(root, decision, model_hash, successes, failed=(), candidate="rl"):
     """What gate, merge and evaluate leave for the release action."""
     (root / "data/gate").mkdir(parents=True, exist_ok=True)
     reason = "0.5 is not >= 0.6, short by 0.1"
     checks = [{"name": name, "passed": False, "severity": "error", "reason": reason} for name in failed]
     (root / "data/gate/figures.json").write_text(json.dumps({"decision": decision, "checks": checks}))
-    lock = {"stages": {"merge": {"outs": [{"path": "data/merge", "md5": model_hash}]}}}
+    hashes = {"merge": "other", "rft": "other", {"rl": "merge", "rft": "rft"}[candidate]: model_hash}
+    lock = {"stages": {name: {"outs": [{"path": f"data/{name}", "md5": md5}]} for name, md5 in hashes.items()}}
     (root / "dvc.lock").write_text(yaml.safe_dump(lock))
-    frame = pd.DataFrame({"model": "rl", "question_id": [f"q{i}" for i in range(len(successes))], "success": successes})
+    frame = pd.DataFrame({"question_id": [f"q{i}" for i in range(len(successes))], "success": successes})
+    frame["model"] = candidate
     (root / "data/evaluate").mkdir(parents=True, exist_ok=True)
+    (root / "data/evaluate/figures.json").write_text(json.dumps({"candidate": candidate}))
     other = frame.assign(model="sft", success=0.0)
     pd.concat([frame, other]).to_parquet(root / "data/evaluate/trajectories.parquet")
 
@@ -96,6 +99,18 @@ def test_inside_a_flow_the_release_is_the_flows_child(workspace):
     runs = mlflow.search_runs(search_all_experiments=True, output_format="list")
     (release,) = [run for run in runs if run.data.tags.get("kind") == "release"]
     assert release.data.tags["mlflow.parentRunId"] == flow.run_id
+
+
+def test_what_is_released_is_the_model_that_the_evaluation_names(workspace):
+    decide(workspace, "released", "h1", [1.0] * 16 + [0.0] * 4, candidate="rft")
+    assert "version 1" in action.release()
+    assert champion().tags["model.path"] == "data/rft"
+    assert champion().tags["model.hash"] == "h1"
+    assert champion().tags["hash.data/merge"] == "other"
+    assert action.history()[-1]["model_path"] == "data/rft"
+    # Worse than it: the scores that are kept, and compared, are the candidate's.
+    decide(workspace, "released", "h2", [0.0] * 20)
+    assert "stays" in action.release()
 
 
 def test_no_model_and_no_trajectories_are_wrong_input(workspace):

@@ -12,8 +12,6 @@ from tasks.evaluation.ability.questions import Choices
 from tasks.evaluation.ability.scoring import likelihoods
 from tasks.evaluation.intervals import mcnemar, rate_difference, rate_interval
 
-BEFORE, AFTER = "base", "rl"  # the models of which one may have lost what the other could
-
 
 def measure(
     models: Mapping[str, Path], questions: Sequence[Choices], *, confidence: float, say: Callable[[str], None]
@@ -21,7 +19,7 @@ def measure(
     """Put the questions to the models before and after training.
 
     Args:
-        models: folder by name; those of `BEFORE` and `AFTER` are asked.
+        models: folder by name, at least two; the first and the last are asked, before training and after it.
         questions: at least one.
         confidence: level of the intervals, in (0, 1).
         say: takes a line of progress.
@@ -31,19 +29,20 @@ def measure(
         "drop_high", "drop_p"}`; the drop is of the accuracy, before minus after, on the same questions
     """
     right = {}
+    before, after = (list(models)[number] for number in (0, -1))
     found: dict[str, Any] = {"n": len(questions), "models": {}}
-    for name in (BEFORE, AFTER):
+    for name in (before, after):
         scores = likelihoods(models[name], questions)
         right[name] = correct(questions, scores)
         accuracies = {"accuracy": right[name], "accuracy_norm": correct(questions, scores, norm=True)}
         found["models"][name] = {key: rate_interval(of, confidence).plain() for key, of in accuracies.items()}
         say(f"ability: {name}: {right[name].mean():.3f} of {len(questions):,} multiple-choice questions right")
-    drop = rate_difference(right[BEFORE] - right[AFTER], confidence)
+    drop = rate_difference(right[before] - right[after], confidence)
     return found | {
         "drop": drop.mean,
         "drop_low": drop.low,
         "drop_high": drop.high,
-        "drop_p": mcnemar(right[BEFORE], right[AFTER]),
+        "drop_p": mcnemar(right[before], right[after]),
     }
 
 

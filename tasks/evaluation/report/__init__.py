@@ -15,8 +15,6 @@ from tasks.evaluation.report.page import write_report
 from tasks.evaluation.report.plots import write_plots
 from tasks.params.judging import Report
 
-AUDITED = "rl"  # the model whose trajectories are on the sheet
-
 
 def publish(
     out: Path,
@@ -33,7 +31,7 @@ def publish(
 
     Args:
         out: folder that they are written to.
-        figures: the evaluation's, as `write_report` takes them.
+        figures: the evaluation's, as `write_report` takes them; the sheet is about the `candidate`'s trajectories.
         frame: its greedy trajectories, one row each.
         steps: RL's steps, `{"step": n, "data": {metric: value}}`.
         validation: RL's validations, as `climb.read` returns them.
@@ -46,7 +44,7 @@ def publish(
     """
     found: dict[str, Any] = {}
     if settings.audit:
-        drawn = sheet.draw(frame, model=AUDITED, count=settings.audit, seed=seed)
+        drawn = sheet.draw(frame, model=figures["candidate"], count=settings.audit, seed=seed)
         drawn.write(out / "audit.csv")
         write_audit(out / "audit.html", drawn, profile=profile)
         found = {"audit": drawn.figures()}

@@ -39,7 +39,7 @@ _EFFORT = (
     ("tool_latency", "Seconds a call", False),
 )
 _EXAMPLE = 6_000  # characters of a segment before and after
-_NAMES = {"base": "Base", "sft": "SFT", "rl": "RL", "champion": "Champion"}
+_NAMES = {"base": "Base", "sft": "SFT", "rl": "RL", "rft": "RFT", "champion": "Champion"}
 _SLICES = {"hops-": "hops: ", "source-": "source: ", "type-": "type: "}
 
 

@@ -63,6 +63,7 @@ def publish(tmp_path: Path) -> Callable[..., Path]:
     def make(frame: pd.DataFrame, **settings: int) -> Path:
         publish_settings = Report(**{"examples": 2, "trajectories": 500, "audit": 10, **settings})
         figures = metrics.summarise(frame, confidence=0.95, resamples=50, seed=0)
+        figures["candidate"] = list(figures["models"])[-1]
         report.publish(
             tmp_path, figures=figures, frame=frame, steps=STEPS, validation=VALIDATION, settings=publish_settings,
             seed=0, profile="tiny",
