@@ -83,6 +83,7 @@ def parse(content: dict[str, Any], where: str) -> Params:
     from tasks.qa.sources import source_keys
     from tasks.qa.suite.catalogue import severities
     from tasks.release import gating, half_width
+    from tasks.training.verl_schema import check_verl
 
     params = typed(content, where)
     check_playing(params, environment_params(params.environment, where), where)
@@ -92,9 +93,19 @@ def parse(content: dict[str, Any], where: str) -> Params:
         source_keys(params.ingest.corpus.model_dump(), "ingest.corpus", where)
     severities(params.validate_.severity)
     # Now, and not after hours of training.
-    for name, check in params.gate.checks.items():
-        if check is not None:
-            gating.parse(name, check.expression, check.severity, UPSTREAM["gate"])
+    thresholds = [
+        gating.parse(name, check.expression, check.severity, UPSTREAM["gate"])
+        for name, check in params.gate.checks.items()
+        if check is not None
+    ]
+    if params.rft.enabled and not any(threshold.judges("rft") for threshold in thresholds):
+        raise InputError(
+            "rft.enabled: the model of stage rft is released, and no check of severity error judges it",
+            where=where,
+            mend="add one to gate.checks: rft: {expression: evaluate.comparisons.rft-sft.em.low > 0, severity: error}",
+        )
+    check_verl("verl", params.verl, where)
+    check_verl("sft.verl", params.sft.verl, where)
     if params.gate.half_width is not None:
         half_width.require_possible(params.gate.half_width, params.evaluate.questions, params.evaluate.confidence)
     return params
@@ -182,6 +193,11 @@ def _presets(content: dict[str, Any]) -> Iterator[Path]:
         yield PRESETS / f"{gate}.yaml"
     if algorithm in get_args(Algorithm):
         yield PRESETS / "algorithms" / f"{algorithm}.yaml"
+
+
+def preset_of(algorithm: str) -> dict[str, Any]:
+    """What a preset of `rl.algorithm` sets, as a nested mapping."""
+    return read_yaml(PRESETS / "algorithms" / f"{algorithm}.yaml")
 
 
 def resolve(profile: str, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
