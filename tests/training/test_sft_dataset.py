@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -20,8 +21,8 @@ from tasks.agent.environments.search.environment import Environment, SearchParam
 from tasks.agent.episode import Generation, Setup, run_episode
 from tasks.agent.protocols import Hermes, SearchR1
 from tasks.agent.toolbox import Passage, Result
-from tasks.training.sft_config import sft_overrides
-from tasks.training.sft_dataset import demonstration_ids
+from tasks.training.sft_config import SftRun, sft_overrides, trainer_overrides
+from tasks.training.sft_dataset import TrajectoryDataset, demonstration_ids
 
 BUDGET = Budget(max_turns=4, max_response_tokens=200, max_turn_tokens=40, max_observation_tokens=44)
 PROMPT = [{"role": "user", "content": "Who?"}]
@@ -138,3 +139,37 @@ def test_segments_are_never_encoded_across_a_border(tokenizer) -> None:
     own = [tokenizer.encode(segment["text"]) for segment in segments]
     assert ids[-sum(map(len, own)) - 1 :] == [*own[0], *own[1], tokenizer.eos_token_id]
     assert mask[-len(own[1]) - len(own[0]) - 1 :] == [1] * len(own[0]) + [0] * len(own[1]) + [1]
+
+
+def trajectories_file(path: Path, episode) -> Path:
+    """A log's columns of one episode, twice, with others beside them."""
+    record = episode.record()
+    pq.write_table(pa.Table.from_pylist([{**record, "question_id": name} for name in "ab"]), path)
+    return path
+
+
+def test_a_trajectory_is_taken_over_token_by_token(tmp_path, episode, tokenizer, defaults) -> None:
+    path = trajectories_file(tmp_path / "rows.parquet", episode)
+    asked = SftRun(learning_rate=1e-3, batch_size=2, steps=1, check_every=1, dataset="TrajectoryDataset")
+    overrides = trainer_overrides(
+        asked, defaults.episode, model=Path("/m"), train=path, validation=path, checkpoints=Path("/c"), seed=0,
+        dtype="float32", gpu=False,
+    )  # fmt: skip
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        config = compose("sft_trainer_engine", overrides)
+    dataset = create_sft_dataset(config.data.train_files, config.data, tokenizer, None)
+    assert len(dataset) == 2
+    item = dataset[1]
+    assert item["input_ids"].tolist() == [*episode.prompt_ids, *episode.response_ids]
+    # Prompt and observations have mask 0, every token that the policy wrote has mask 1.
+    segments = [(segment.kind == "generated", len(segment.token_ids)) for segment in episode.segments]
+    assert {generated for generated, _ in segments} == {True, False}
+    wanted = [0] * len(episode.prompt_ids) + [int(generated) for generated, count in segments for _ in range(count)]
+    assert item["loss_mask"].tolist() == wanted
+    assert item["position_ids"].tolist() == list(range(len(wanted)))
+
+
+def test_trajectories_make_a_batch_without_padding(tmp_path, episode, tokenizer) -> None:
+    dataset = TrajectoryDataset(str(trajectories_file(tmp_path / "rows.parquet", episode)), tokenizer=tokenizer)
+    batch = SFTTensorCollator(DatasetPadMode.NO_PADDING)([dataset[0], dataset[1]])
+    assert batch["input_ids"].offsets().diff().tolist() == [len(episode.prompt_ids) + len(episode.response_ids)] * 2
