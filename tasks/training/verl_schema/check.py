@@ -34,12 +34,12 @@ def faults(section: str, settings: Mapping[str, Any]) -> Iterator[Fault]:
         odd = next((one for one in _names(key, value) if not _NAME.fullmatch(one) or one.lower() in _LITERALS), None)
         if odd is not None:
             yield f"{name}: {odd!r} cannot be a name in a key", "verl's keys are of letters, digits, _ and -"
-        elif node is None:
-            yield _unknown(root, section, key)
         elif owner == owned.STAGE:
             yield f"{name}: set by stage {stage}, which relies on it", "leave it out"
         elif owner is not None:
             yield f"{name}: set by {owner}", "set that, and leave this out"
+        elif node is None:
+            yield _unknown(root, section, key)
         elif _holds(value, "???"):
             yield f"{name}: ??? is OmegaConf's sign for a value that is missing", "give the value"
         elif node.key == key and not kinds.fits(value, node.allowed):

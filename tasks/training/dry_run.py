@@ -1,0 +1,207 @@
+"""What an RL run would be, without one: verl's whole configuration, what of it is not verl's default, the batches."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+
+from tasks.errors import InputError
+from tasks.params import Params
+from tasks.training.batches import Batches
+from tasks.training.machine import engine_environment, has_gpu
+from tasks.training.overrides import flatten, hydra_overrides
+from tasks.training.rl_config import RlFiles, bucket_megabytes, rl_settings
+from tasks.training.rl_rows import write_training_rows
+from tasks.training.verl_schema import classes, owned
+
+MODEL = Path("data/sft/model")
+ROWS = Path("data/demos/rl_train.parquet")
+RUN = Path("checkpoints/FINGERPRINT")  # hashed from the inputs, which may not be there yet
+BY_STAGE, BY_USER = "stage rl", "verl"
+WIDEST = 60  # characters of a cell; the whole value stands in the configuration above
+Row = tuple[str, str, str, str]  # key, value, verl's default, set by
+
+
+def composed(overrides: Sequence[str]) -> DictConfig:
+    """Verl's configuration for RL, as `verl.trainer.main_ppo` composes it.
+
+    Raises:
+        InputError: an interpolation of the user's refers to nothing.
+    """
+    try:
+        with initialize_config_dir(str(classes.package() / "trainer" / "config"), version_base=None):
+            config = compose("ppo_trainer", list(overrides))
+        OmegaConf.to_container(config, resolve=True)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise InputError(str(error).splitlines()[0], where="verl") from None
+    return config
+
+
+def check_by_verl(config: DictConfig, *, critic: bool) -> None:
+    """Verl's own checks of its start (trainer/main_ppo.py:177), and those of its dataclasses.
+
+    Args:
+        config: verl's configuration.
+        critic: whether one is trained.
+
+    Raises:
+        InputError: one of them fails; the line is verl's.
+    """
+    os.environ.update(engine_environment())  # with our estimators and losses, as each of verl's processes has them
+    from verl.trainer.ppo.utils import need_reference_policy
+    from verl.utils.config import omega_conf_to_dataclass, validate_config
+
+    checked = config.copy()
+    with open_dict(checked):
+        del checked.critic.model["_target_"]  # whose object would load the model
+    sections = ["algorithm", "actor_rollout_ref.rollout"]
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # it prints that all is well
+            validate_config(checked, use_reference_policy=need_reference_policy(checked), use_critic=critic)
+            for section in sections:
+                omega_conf_to_dataclass(OmegaConf.select(checked, section))
+    except (AssertionError, ValueError, TypeError, NotImplementedError, HydraException) as error:
+        said = str(error.__cause__ or error).strip() or type(error).__name__
+        raise InputError(f"verl refuses its configuration: {said.splitlines()[0]}") from None
+
+
+class DryRun:
+    """An RL run as the parameters say it, and as far as its inputs are there.
+
+    Args:
+        params: all parameters, checked.
+        preset: what the preset of `rl.algorithm` sets.
+        names: the file of `rl.questions`, or none.
+
+    Raises:
+        InputError: verl refuses it, sizes do not divide, or `rl.questions` names what there is not.
+    """
+
+    def __init__(self, params: Params, preset: Mapping[str, Any], names: Sequence[Path]) -> None:
+        self.params, self._preset = params, dict(flatten(preset))
+        self.missing = [path for path in (MODEL, ROWS) if not path.exists()]
+        dtype, bucket = params.policy.dtype, 64
+        if MODEL.is_dir():
+            dtype = json.loads((MODEL / "config.json").read_text(encoding="utf-8"))["dtype"]
+            bucket = bucket_megabytes(MODEL)
+        rows = RUN / "train.parquet" if names else ROWS
+        paths = (MODEL, rows, RUN / "validation.parquet", RUN / "agent_loop.yaml", RUN / "verl")
+        files = RlFiles(*(path.absolute() for path in paths))
+        self._settings = rl_settings(
+            params.rl, params.episode, files, seed=params.seed, dtype=dtype, gpu=has_gpu(), bucket=bucket
+        )
+        self.config = composed(hydra_overrides(self._settings, params.verl))
+        check_by_verl(self.config, critic=params.rl.critic is not None)
+        plain: Any = OmegaConf.to_container(self.config, resolve=True)
+        self.batches = Batches.of(plain, _questions(names, params.rl.prompts), critic=params.rl.critic is not None)
+        self.batches.check()
+
+    def yaml(self) -> str:
+        """Verl's resolved configuration."""
+        return OmegaConf.to_yaml(self.config, resolve=True)
+
+    def changes(self) -> list[Row]:
+        """What is set and is not verl's default; what people change most comes last, where a terminal ends."""
+        return sorted(self._changes(), key=lambda row: _rank(row[3]))
+
+    def _changes(self) -> Iterator[Row]:
+        default = composed([])
+        mine = dict(flatten(self.params.verl))
+        for key in dict.fromkeys([*(one.lstrip("+") for one in self._settings), *mine]):
+            value, before = (OmegaConf.select(config, key, default="-") for config in (self.config, default))
+            if value != before:
+                yield key, _shown(value), _shown(before), BY_USER if key in mine else self._set_by(key)
+
+    def _set_by(self, key: str) -> str:
+        owner = owned.owner(owned.RL, key)
+        if not owner:
+            return BY_STAGE
+        content = self.params.model_dump(mode="json", by_alias=True)
+        for name in re.findall(r"[a-z_]+(?:\.[a-z_]+)+", owner):
+            mine = [one for one in self._preset if f"{one}.".startswith(f"{name}.")]
+            if mine and all(_at(content, one) == self._preset[one] for one in mine):
+                return f"{owner} (preset {self.params.rl.algorithm})"
+        return owner
+
+    def notes(self) -> Iterator[str]:
+        """What stands for what is not there yet."""
+        for path in self.missing:
+            yield f"not made yet: {path}"
+        if MODEL in self.missing:
+            dtype = self.params.policy.dtype
+            yield f"so {dtype}, of policy.dtype, stands for the model's, and 64 MB for its largest tensor"
+        yield f"{RUN.name} stands for the hash that the run's state is filed under"
+
+
+def _questions(names: Sequence[Path], least: int) -> int | None:
+    """How many questions RL has; None while they are not made."""
+    if not ROWS.is_file():
+        return None
+    import pyarrow.parquet as pq
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = ROWS
+        for name in names:
+            path = write_training_rows(ROWS, name, Path(folder, "rows.parquet"), least)
+        return pq.read_metadata(path).num_rows
+
+
+def _rank(set_by: str) -> int:
+    if set_by == BY_STAGE:
+        return 0
+    if set_by == BY_USER:
+        return 4
+    return 3 if set_by.endswith(")") else 2 if set_by.startswith("rl.") else 1
+
+
+def _at(content: Any, key: str) -> Any:
+    for name in key.split("."):
+        content = content.get(name) if isinstance(content, dict) else None
+    return content
+
+
+def _shown(value: Any) -> str:
+    if OmegaConf.is_config(value):
+        text = json.dumps(OmegaConf.to_container(value, resolve=True), ensure_ascii=False)
+    elif value is None or isinstance(value, bool):
+        text = json.dumps(value)
+    else:
+        text = str(value).removeprefix(f"{Path.cwd()}/")
+    return text if len(text) <= WIDEST else f"{text[: WIDEST - 3]}..."
+
+
+def show(run: DryRun) -> None:
+    """Print it: the configuration first, then what one looks for, which is what a terminal still shows."""
+    from rich.console import Console
+    from rich.table import Table
+
+    print(run.yaml())
+    rows = run.changes()
+    heading: Row = ("key", "value", "verl's default", "set by")
+    console = Console(highlight=False)
+    if console.is_terminal:
+        table = Table(title="Not verl's default", title_justify="left", title_style="bold")
+        for name in heading:
+            table.add_column(name, overflow="fold")
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+    else:
+        widths = [max(map(len, column)) for column in zip(heading, *rows, strict=True)]
+        for row in (heading, *rows):
+            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        print()
+    for line in (*run.notes(), *run.batches.lines(run.params.rl)):
+        console.print(line, markup=False, soft_wrap=True)
