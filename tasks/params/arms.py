@@ -6,10 +6,13 @@ The first line of a file is a comment, `# Teaches: ...`. The arm `baseline` chan
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from tasks.errors import InputError
 from tasks.params.resolution import overlay, read_yaml
@@ -18,6 +21,10 @@ FOLDER = Path("params/ablations")
 BASELINE = "baseline"
 # What is run when no arms are named: the mistakes that cost most, and the algorithms that differ most.
 CORE = (BASELINE, "no-mask", "format-only", "no-sft", "dr_grpo", "dapo", "gspo", "turn-credit")
+# Learning-impact selection: a run of several epochs on few questions, then the third of them that taught it most, and
+# a third at random. Each needs the one before it, and `few` the rows of the baseline's seed: all three are run as soon
+# as one is asked for, directly after the baseline.
+SELECTION = ("few", "limr", "random")
 _TEACHES = "# Teaches: "
 
 
@@ -35,22 +42,22 @@ class Arm:
 
 
 def names() -> list[str]:
-    """All arms: the baseline, the others of `CORE`, the rest by name."""
+    """All arms: the baseline, the others of `CORE`, the rest by name, `SELECTION`."""
     found = {path.stem for path in FOLDER.glob("*.yaml")}
-    core = [name for name in CORE if name in found]
-    return core + sorted(found - set(core))
+    return [*CORE, *sorted(found - {*CORE, *SELECTION}), *SELECTION]
 
 
 def read(wanted: Sequence[str]) -> list[Arm]:
-    """Read arms; the baseline comes first, since without it there is nothing to compare with.
+    """Read arms in the order in which they are to be run: the baseline, which all are compared with, comes first.
 
     Args:
-        wanted: their names, in the order in which they are to be run; the baseline need not be among them.
+        wanted: their names; the baseline need not be among them, nor those of `SELECTION` that another one needs.
 
     Raises:
         InputError: there is no such arm, or its file is no mapping or does not say what it teaches.
     """
-    return [_read(name) for name in dict.fromkeys([BASELINE, *wanted])]
+    first = (BASELINE, *SELECTION) if set(SELECTION) & set(wanted) else (BASELINE,)
+    return [_read(name) for name in dict.fromkeys([*first, *wanted])]
 
 
 def _read(name: str) -> Arm:
@@ -66,3 +73,13 @@ def _read(name: str) -> Arm:
     if "seed" in content:
         raise InputError("key 'seed': every arm is run with the same seeds", where=str(path), mend="name them: --seeds")
     return Arm(name, first.removeprefix(_TEACHES), content)
+
+
+def options(settings: Mapping[str, Any]) -> list[str]:
+    """A nested mapping as `SECTION=VALUE`, what `--set` takes and `parse_settings` reads back; a value is YAML."""
+    return [f"{name}={_flow(value)}" for name, value in settings.items()]
+
+
+def _flow(value: Any) -> str:
+    text = yaml.safe_dump(value, default_flow_style=True, width=math.inf, sort_keys=False, allow_unicode=True)
+    return text.removesuffix("\n").removesuffix("\n...")

@@ -1,6 +1,8 @@
 """The arms of ablations: each differs from the profile in its own keys alone."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tasks import params
 from tasks.errors import InputError
@@ -66,6 +68,27 @@ def test_the_unshuffled_arm_is_validated_on_all_rows(workspace):
 def test_the_baseline_comes_first_and_each_arm_once(workspace):
     assert [arm.name for arm in arms.read(["gspo", "dapo", "gspo"])] == ["baseline", "gspo", "dapo"]
     assert [arm.name for arm in arms.read(["dapo", "baseline"])] == ["baseline", "dapo"]
+    # A selection needs the run that it selects from, and this the baseline's rows.
+    assert [arm.name for arm in arms.read(["dapo", "random"])] == ["baseline", "few", "limr", "random", "dapo"]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda children: st.lists(children, max_size=3) | st.dictionaries(st.text() | st.integers(), children, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z_]+", fullmatch=True), JSON, max_size=4))
+def test_settings_come_back_from_the_command_line(settings):
+    assert params.parse_settings(arms.options(settings)) == settings
+
+
+def test_settings_are_readable_on_the_command_line(workspace):
+    assert arms.options({"seed": 0, "rl": {"algorithm": "dapo", "learning_rate": 1e-5}}) == [
+        "seed=0",
+        "rl={algorithm: dapo, learning_rate: 1.0e-05}",
+    ]
 
 
 def test_what_is_no_arm_is_refused(workspace):
