@@ -1,8 +1,10 @@
-# make train-and-eval [PROFILE=tiny]   sets up, runs the whole DAG, prints the decision
+# make train-and-eval [PROFILE=tiny] [SET="seed=1 rl.algorithm=dapo"]   sets up, runs the whole DAG, prints the decision
 # make test                            sets up, runs the fast tests and one reduced run of the DAG
 # make help                            every target
 
 PROFILE ?= tiny
+# KEY=VALUE ..., parameters that lie over the profile in this run alone.
+SET ?=
 # cpu or gpu; left empty, what the machine has (nvidia-smi answers or not).
 ACCELERATOR ?=
 # A Python 3.11 (the GPU set also takes 3.12); left empty, python3.11 or python3.
@@ -19,7 +21,7 @@ export ACCELERATOR PYTHON TORCH_INDEX PREFECT_PORT MLFLOW_PORT
 RUN := PATH="$(CURDIR)/$(BIN):$$PATH" env -u PYTHONDONTWRITEBYTECODE -u PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train-and-eval contrasts test test-slow lint up down ui lineage picture screenshot enforce clean
+.PHONY: help setup train-and-eval ablations test test-slow lint up down ui lineage picture screenshot enforce clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 18
@@ -28,10 +30,10 @@ setup: ## bring .venv in step with requirements/ (every other target does this f
 	@requirements/install.sh
 
 train-and-eval: setup ## run the DAG: questions in, a release decision out
-	@$(RUN) python -m flows.train_and_eval --profile "$(PROFILE)"
+	@$(RUN) python -m flows.train_and_eval --profile "$(PROFILE)" $(foreach one,$(SET),--set '$(one)')
 
-contrasts: setup ## run tiny and what differs from it in one thing; then docs/images/contrasts.png and a table
-	@$(RUN) python -m flows.contrasts && $(RUN) python -m tasks.contrasts
+ablations: setup ## run PROFILE and its arms, each one switch apart, with three seeds; then a table and a picture
+	@$(RUN) python -m flows.ablations --profile "$(PROFILE)" && $(RUN) python -m tasks.ablations
 
 test: setup ## fast tests, then one reduced run of the DAG
 	@$(RUN) python -m pytest -m "not slow and not e2e"
