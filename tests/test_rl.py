@@ -1,8 +1,11 @@
 """Figures of stage rl; those of its validations are tested with the climb that they are drawn as."""
 
+from pathlib import Path
+
 import pytest
 
-from tasks.rl import _engine_against_actor, _episodes
+from tasks.errors import InputError
+from tasks.rl import _engine_against_actor, _episodes, _questions
 
 
 def step(number: int, prob: float, highest: float, lowest: float) -> dict:
@@ -35,3 +38,10 @@ def test_what_the_rollouts_of_all_steps_were_like() -> None:
         "tool_failures": 5,
         "copied_example": 4,
     }
+
+
+def test_questions_lie_where_dvc_sees_them_change() -> None:
+    assert _questions(None) == [] and _questions("best/third.jsonl") == [Path("data/sources/best/third.jsonl")]
+    for name in ("/tmp/third.jsonl", "../third.jsonl", "a/../../third.jsonl"):
+        with pytest.raises(InputError, match=r"rl.questions: .* does not lie below data/sources"):
+            _questions(name)

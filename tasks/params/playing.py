@@ -164,8 +164,6 @@ def _credit(params: Params) -> Iterator[str]:
     if not pays_turns(params.environment):
         name = params.environment.name
         yield f"rl.credit.level: environment {name} cannot tell what a turn was worth; set trajectory"
-    if not rl.mask_observations:
-        yield "rl.credit.level: turns are told apart by the mask; set rl.mask_observations: true, or trajectory"
     if params.episode.max_turns == 1:
         yield "rl.credit.level: the last turn has no reward of its own; set trajectory, or episode.max_turns: 2 or more"
 

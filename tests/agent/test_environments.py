@@ -162,7 +162,9 @@ class Plain:
     name = "plain"
 
 
-def test_an_environment_that_cannot_tell_pays_no_turn() -> None:
+def test_an_environment_that_cannot_tell_pays_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Trajectory("q", "plain", "made", "?", ["a"], 1, [1], turns=3)
     assert environments.turn_rewards(Plain(), played, {}) == [0.0, 0.0, 0.0]
     assert environments.pays_turns(section())
+    monkeypatch.setattr(environments, "_class", lambda name, where: Plain)
+    assert not environments.pays_turns(section())

@@ -206,6 +206,17 @@ PROMPT = "Question: {question}"
             )
             for part in ("soft_overlong", "three_part")
         ),
+        (
+            {
+                "rl": {"soft_overlong": {}},
+                "environment": {"reward": {"soft_overlong": {"weight": 0.2, "max_tokens": 99, "cache_tokens": 64}}},
+            },
+            "rl.soft_overlong: environment.reward.soft_overlong is set too; set one of them to null",
+        ),
+        (
+            {"rl": {"credit": {"level": "turn"}}, "episode": {"max_turns": 1}},
+            "rl.credit.level: the last turn has no reward of its own; set trajectory, or episode.max_turns: 2 or more",
+        ),
     ],
 )  # fmt: skip
 def test_what_no_episode_could_be_played_with_is_refused(workspace, monkeypatch, sections, line):
@@ -215,7 +226,24 @@ def test_what_no_episode_could_be_played_with_is_refused(workspace, monkeypatch,
     overlay_file(workspace, yaml.safe_dump(sections))
     with pytest.raises(InputError) as caught:
         params.resolve("mine")
-    assert str(caught.value).startswith(f"params/mine.yaml over params/defaults.yaml: {line}")
+    layers = "params/mine.yaml over params/presets/algorithms/grpo.yaml over params/defaults.yaml"
+    assert str(caught.value).startswith(f"{layers}: {line}")
+
+
+def test_an_environment_that_cannot_tell_what_a_turn_was_worth_pays_none(workspace, monkeypatch):
+    monkeypatch.setattr("tasks.params.playing.pays_turns", lambda section: False)
+    overlay_file(workspace, "rl: {credit: {level: turn}}")
+    with pytest.raises(
+        InputError, match=r"rl.credit.level: environment search cannot tell what a turn was worth; set "
+    ):
+        params.resolve("mine")
+
+
+def test_a_part_of_the_reward_is_added_to_an_environment_that_has_it(workspace, monkeypatch):
+    monkeypatch.setattr("tasks.params.playing.RewardParams", type("Other", (), {}))
+    overlay_file(workspace, "rl: {soft_overlong: {}}")
+    with pytest.raises(InputError, match=r"rl.soft_overlong: environment search has no such reward; set it to null"):
+        params.resolve("mine")
 
 
 @pytest.mark.parametrize(
@@ -228,6 +256,7 @@ def test_what_no_episode_could_be_played_with_is_refused(workspace, monkeypatch,
         {"rl": {"no_loss_on": [reason for reason in get_args(StopReason) if reason != "answer"]}},
         {"environment": {"reward": {"soft_overlong": {"weight": 0.2, "max_tokens": 1024, "cache_tokens": 64}}}},
         {"episode": {"protocol": "research"}, "environment": {"reward": {"citation_precision": {"weight": 0.2}}}},
+        {"rl": {"soft_overlong": {"weight": 0.5}, "credit": {"level": "turn"}}},
         *({"episode": {"protocol": protocol}} for protocol in PROTOCOLS),
     ],
 )

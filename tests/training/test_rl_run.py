@@ -4,9 +4,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tasks.agent.environments import environment_params
 from tasks.agent.trajectory import Trajectory
+from tasks.params.algorithm import SoftOverlong
 from tasks.processes import CommandError
-from tasks.training import rl_rows, rl_run
+from tasks.training import rl_run
 from tasks.training.checkpoints import TRACKER, RunFolder
 from tasks.training.rollouts import append
 from tasks.training.steps import read_steps
@@ -37,18 +39,6 @@ def validation(tmp_path: Path, question_row) -> Path:
     path = tmp_path / "validation.parquet"
     pd.DataFrame(rows).to_parquet(path)
     return path
-
-
-def test_validation_rows_are_the_first_ones_numbered_anew(validation: Path, tmp_path: Path) -> None:
-    assert rl_rows.write_validation_rows(validation, tmp_path / "v.parquet", 3) == 3
-    infos = pd.read_parquet(tmp_path / "v.parquet")["extra_info"]
-    assert [(info["id"], info["index"], info["split"]) for info in infos] == [
-        ("q0", 0, "validation"),
-        ("q1", 1, "validation"),
-        ("q2", 2, "validation"),
-    ]
-    assert list(infos[0]["golden_answers"]) == ["a"]
-    assert rl_rows.write_validation_rows(validation, tmp_path / "v.parquet", 99) == 5
 
 
 def test_kept_checkpoint_is_the_actors_weights_alone(folder: RunFolder, tmp_path: Path) -> None:
@@ -103,6 +93,7 @@ def train(folder: RunFolder, defaults, validation: Path, verl: Verl, monkeypatch
     sanity = rl_run.train(
         folder,
         rl=defaults.rl,
+        verl={},
         episode=defaults.episode,
         shared={"retrieval": {}, "environment": {}, "episode": {}},
         model=Path("/m"),
@@ -127,7 +118,7 @@ def test_a_run_follows_every_step_and_keeps_them(folder, defaults, validation, m
     assert environment["VERL_FILE_LOGGER_PATH"] == str(folder.live_steps)
     settings = json.loads((folder.path / "agent.json").read_text())
     assert settings["seed"] == 3 and settings["sanity"]["episodes"] == 5
-    assert settings["mask_observations"] is True
+    assert (settings["mask_observations"], settings["credit"], settings["environment"]) == (True, "trajectory", {})
     given = ("deadline_seconds", "fallback_reward", "no_loss_on")
     assert {name: settings[name] for name in given} == {name: getattr(defaults.rl, name) for name in given}
     assert any(f"agent_loop_config_path='{folder.path / 'agent_loop.yaml'}'" in part for part in command)
@@ -174,3 +165,22 @@ def test_a_finished_run_starts_no_process(folder, defaults, validation, monkeypa
     verl = Verl(folder, range(0))
     sanity, seen = train(folder, defaults, validation, verl, monkeypatch)
     assert verl.calls == [] and seen == [] and sanity.episodes == 5
+
+
+def test_what_rl_adds_to_the_reward_follows_the_budgets(defaults) -> None:
+    plain = defaults.environment.model_dump()
+    assert rl_run.reward_of_rl(plain, defaults.rl, defaults.episode) is plain
+    rl = defaults.rl.model_copy(update={"soft_overlong": SoftOverlong(weight=0.5, share=0.2)})
+
+    def part(**budget: int) -> dict:
+        episode = defaults.episode.model_copy(update=budget)
+        section = rl_run.reward_of_rl(plain, rl, episode)
+        environment_params(defaults.environment.model_validate(section))  # which the agent loop will do
+        assert section | {"reward": plain["reward"]} == plain
+        return section["reward"]["soft_overlong"]
+
+    assert part(max_turns=4, max_turn_tokens=100, max_response_tokens=1000) == {
+        "weight": 0.5, "max_tokens": 400, "cache_tokens": 80,
+    }  # fmt: skip
+    assert part(max_turns=40, max_turn_tokens=100, max_response_tokens=1000)["max_tokens"] == 1000
+    assert part(max_turns=1, max_turn_tokens=2, max_response_tokens=9)["cache_tokens"] == 1
