@@ -188,8 +188,8 @@ def _ratios(rl: Rl) -> Iterator[str]:
             yield f"rl.off_policy_mask: cannot act: {why}; {way_out}, or rollout_correction.mode: bypass"
     if rl.loss != "vanilla" and rl.clip.dual != 3.0:
         yield f"rl.clip.dual: only loss vanilla clips twice (rl.loss: {rl.loss}); set 3"
-    if rl.loss == "gpg" and (rl.clip.low, rl.clip.high) != (0.2, 0.2):
-        yield "rl.clip: loss gpg has no ratio to clip; set low .2 and high .2"
+    if rl.loss in ("gpg", "kl_cov") and (rl.clip.low, rl.clip.high) != (0.2, 0.2):
+        yield f"rl.clip: loss {rl.loss} clips no ratio; set low .2 and high .2"
     if rl.loss != "vanilla" and rl.off_policy_mask is not None:
         yield f"rl.off_policy_mask: is laid over loss vanilla alone (rl.loss: {rl.loss}); set null, or rl.loss: vanilla"
     if rl.loss == "geo_mean":
@@ -240,6 +240,8 @@ def _correction(rl: Rl) -> Iterator[str]:
             yield f"{key}.bounds: {one.reject} has an upper bound alone; give one number"
         elif one.bounds[0] >= one.bounds[1]:
             yield f"{key}.bounds: the lower one must be below the upper one"
+    if one.weights is None and one.threshold != 2.0:
+        yield f"{key}.threshold: cuts the weights, and there are none; set 2, or weights: token or sequence"
     if one.mode == "decoupled":
         if one.loss != "ppo_clip":
             yield f"{key}.loss: {one.loss} acts with mode: bypass alone"
