@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,12 +91,22 @@ class Summary:
     models: dict[str, Any]
     validation: dict[str, Any]
     run_id: str
+    settings: Mapping[str, str]
 
     @classmethod
     def collect(
-        cls, results: Sequence[Result], seconds: float, decision: dict[str, Any] | None, run_id: str
+        cls,
+        results: Sequence[Result],
+        seconds: float,
+        decision: dict[str, Any] | None,
+        run_id: str,
+        settings: Mapping[str, str],
     ) -> Summary:
-        """Put the results together with the stages' figures and, for skipped stages, their earlier times."""
+        """Put the results together with the stages' figures and, for skipped stages, their earlier times.
+
+        Args:
+            settings: the parameters that were set for this run over its profile, by dotted key.
+        """
         lines = []
         for result in results:
             metrics = metrics_of(result.stage)
@@ -105,7 +115,7 @@ class Summary:
             known = tracking.find_run(metrics["run_id"]) if result.state != "Ran" and "run_id" in metrics else None
             lines.append(Line(result.stage, result.state, result.seconds, known.seconds if known else None, text))
         models, validation = metrics_of("evaluate").get("models", {}), metrics_of("rl").get("validation", {})
-        return cls(lines, seconds, decision, models, validation, run_id)
+        return cls(lines, seconds, decision, models, validation, run_id, settings)
 
     def rows(self) -> list[dict[str, Any]]:
         """The stages' table for Prefect."""
@@ -117,6 +127,11 @@ class Summary:
     def failed(self) -> list[dict[str, Any]]:
         """The gate's checks that did not pass."""
         return [check for check in (self.decision or {}).get("checks", []) if not check["passed"]]
+
+    def singly(self) -> str:
+        """The parameters that were set over the profile, in one line; empty without any."""
+        pairs = ", ".join(f"{key}={value}" for key, value in self.settings.items())
+        return f"over the profile: {pairs}" if pairs else ""
 
     def reason(self) -> str:
         """The decision in one line."""
@@ -196,6 +211,8 @@ class Summary:
                 models.add_row(*row)
             console.print(models)
         console.print(f"total time {clock(self.seconds)}")
+        if singly := self.singly():
+            console.print(singly, markup=False)
         if self.decision is not None:
             colour = "green" if self.decision["decision"] == "released" else "red"
             console.print(f"[bold {colour}]{self.reason()}[/]")
@@ -211,6 +228,7 @@ class Summary:
         """The same for Prefect's UI."""
         text = [
             f"**{self.reason()}**, {clock(self.seconds)}",
+            *([f"\n`{singly}`"] if (singly := self.singly()) else []),
             "",
             "| stage | state | time | figures |",
             "| --- | --- | --- | --- |",

@@ -2,7 +2,7 @@
 
 The order comes from DVC's graph; nothing here knows what a stage does. By hand, without any server:
 
-    python -m flows.train_and_eval --profile tiny [--no-release]
+    python -m flows.train_and_eval --profile tiny [--set KEY=VALUE ...] [--no-release]
 
 Exit codes: 0 the flow completed (released or rejected), 2 wrong input or parameters, 1 anything else.
 """
@@ -62,30 +62,37 @@ def release() -> None:
 
 
 @flow(name="train-and-eval", flow_run_name="train-and-eval-{profile}", validate_parameters=False)
-def train_and_eval(profile: str = "tiny", may_release: bool = True) -> PrefectState[list[Result]]:
+def train_and_eval(
+    profile: str = "tiny", may_release: bool = True, settings: dict[str, Any] | None = None
+) -> PrefectState[list[Result]]:
     """Run the whole DAG of this workspace with a profile; ends as Released, Rejected or failed.
 
     Args:
         profile: a file of params/.
         may_release: whether the release action follows; without it the champion stays, whatever the gate says.
+        settings: parameters that lie over the profile in this run and no later one, nested: {"rl": {"steps": 40}}.
     """
+    if not isinstance(settings, dict | None):
+        raise InputError(f"must be keys with values, got {settings!r}", where="settings")
     with workspace.claim():
         if not TERMINAL:
             workspace.end_leftovers()
-        params.use_profile(profile)
-        content = params.resolve(profile)
+        params.use_profile(profile, settings)
+        content = params.resolve_in_force()
         stages = stage_order()
         try:
             with tracking.parent_run(f"train-and-eval-{profile}", profile, stages) as run:
-                return _run_all(stages, content, run, may_release)
+                return _run_all(stages, content, run, may_release, settings or {})
         finally:
             processes.end_leftovers()
 
 
 def _run_all(
-    stages: list[str], content: dict[str, Any], run: tracking.Run, may_release: bool
+    stages: list[str], content: dict[str, Any], run: tracking.Run, may_release: bool, settings: dict[str, Any]
 ) -> PrefectState[list[Result]]:
     start = STARTED if TERMINAL else time.time()
+    single = {key: value if isinstance(value, str) else json.dumps(value) for key, value in tracking.flatten(settings)}
+    run.tag(**{f"set.{key}": value for key, value in single.items()})
     environment = {tracking.PARENT_RUN: run.run_id}
     results: list[Result] = []
     for stage in stages:
@@ -98,7 +105,7 @@ def _run_all(
         run.tag(decision=decision["decision"])
         if may_release:
             release()
-    report = summary.Summary.collect(results, time.time() - start, decision, run.run_id)
+    report = summary.Summary.collect(results, time.time() - start, decision, run.run_id, single)
     create_table_artifact(key="stages", table=report.rows(), description="Stages of this run")
     create_markdown_artifact(key="result", markdown=report.markdown(), description="Figures and where to look next")
     if TERMINAL:
@@ -124,12 +131,16 @@ def main() -> int:
     """Run the flow by hand; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m flows.train_and_eval", description=main.__doc__)
     parser.add_argument("--profile", default="tiny", help="a file of params/ (default: tiny)")
+    parser.add_argument(
+        "--set", action="append", metavar="KEY=VALUE", default=[], help="a parameter, over the profile; may be repeated"
+    )
     parser.add_argument("--no-release", action="store_true", help="leave the champion as it is")
     arguments = parser.parse_args()
     profile = arguments.profile
     signal.signal(signal.SIGTERM, _stop)
     try:
-        params.resolve(profile)
+        settings = params.parse_settings(arguments.set)
+        params.resolve(profile, settings)
         with workspace.claim():
             ended = workspace.end_leftovers()
             if ended:
@@ -137,7 +148,7 @@ def main() -> int:
                     f"train-and-eval: ended {ended} processes that an earlier, killed run had left behind", flush=True
                 )
             with prefect_server():
-                state = train_and_eval(profile, not arguments.no_release, return_state=True)
+                state = train_and_eval(profile, not arguments.no_release, settings, return_state=True)
             if state.is_completed():
                 return 0
             state.result()

@@ -23,7 +23,7 @@ def test_summary_says_all(workspace, capsys, monkeypatch):
     decision = {"decision": "rejected", "checks": [check, {**check, "name": "good", "passed": True}]}
     results = [Result("ingest", "Ran", 75.0), Result("evaluate", "Cached", 0.1)]
 
-    summary = Summary.collect(results, 80.0, decision, "abc")
+    summary = Summary.collect(results, 80.0, decision, "abc", {})
     assert summary.lines[1].earlier is not None
     assert summary.reason() == "rejected: failed format"
     summary.show()
@@ -45,7 +45,7 @@ def at(em: float, searches: float) -> dict[str, float]:
 def climb(workspace, validation: dict) -> Summary:
     (workspace / "metrics").mkdir(exist_ok=True)
     (workspace / "metrics/rl.json").write_text(json.dumps({"steps": 12, "validation": validation}))
-    return Summary.collect([], 1.0, None, "abc")
+    return Summary.collect([], 1.0, None, "abc", {})
 
 
 def test_the_climb_has_a_row_a_kind_and_a_column_a_validation(workspace, capsys, monkeypatch):
@@ -96,15 +96,22 @@ def test_the_first_validation_alone_is_shown(workspace):
 
 
 def test_without_validations_there_is_no_climb(workspace, capsys):
-    summary = Summary.collect([], 1.0, None, "abc")
+    summary = Summary.collect([], 1.0, None, "abc", {})
     summary.show()
     assert summary.climb(80) == [] and "climb" not in capsys.readouterr().out + summary.markdown()
 
 
 def test_dag_without_a_gate(workspace):
-    assert "no gate" in Summary.collect([], 1.0, None, "abc").reason()
+    assert "no gate" in Summary.collect([], 1.0, None, "abc", {}).reason()
 
 
 def test_numbers_in_few_characters():
     assert [shown(x) for x in (1234567, True, 0.00001234, "bfloat16")] == ["1,234,567", "yes", "1.23e-05", "bfloat16"]
     assert [clock(x) for x in (3.21, 60.0, 3599.9)] == ["3.2 s", "1 min 00 s", "59 min 59 s"]
+
+
+def test_what_was_set_over_the_profile_is_named(workspace, capsys):
+    summary = Summary.collect([], 1.0, None, "abc", {"rl.algorithm": "dapo", "seed": "1"})
+    summary.show()
+    assert "over the profile: rl.algorithm=dapo, seed=1" in capsys.readouterr().out
+    assert "`over the profile: rl.algorithm=dapo, seed=1`" in summary.markdown()
