@@ -114,7 +114,7 @@ def test_a_reward_at_an_observation_is_lost_in_verls_recursions_so_a_response_en
             return core_algos.compute_gae_advantage_return(tokens, torch.zeros_like(tokens), mask, 1.0, 1.0)[1] * mask
         return reinforce_plus_plus(tokens, mask, config=config())[1]
 
-    # When this fails, tasks/agent/verl_output.py need not cut what nobody generated at a response's end.
+    # When this fails, tasks/agent/verl_loop.py need not cut off what nobody generated at a response's end.
     assert returns("110", "111")[0].tolist() == [0, 0, 0]
     assert returns("11", "111")[0].tolist() == [1, 1, 0]
 
