@@ -210,6 +210,16 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="session")
+def mlflow_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An mlruns/ with MLflow's empty tables, which take seconds to make, to be copied into a workspace."""
+    folder = tmp_path_factory.mktemp("mlflow") / "mlruns"
+    folder.mkdir()
+    code = "import sys, mlflow; mlflow.MlflowClient(sys.argv[1]).search_experiments()"
+    subprocess.run([sys.executable, "-c", code, f"sqlite:///{folder / 'mlflow.db'}"], check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def world_texts() -> list[str]:
     """What a tokenizer is trained on: a small world's passages and questions, and practice text."""
     from tasks.agent.protocols import SearchR1

@@ -54,18 +54,8 @@ Flow().main()
 """
 
 
-@pytest.fixture(scope="module")
-def empty_store(tmp_path_factory):
-    """MLflow's tables, which take seconds to make."""
-    folder = tmp_path_factory.mktemp("store")
-    code = "from tasks import tracking; tracking.connect()"
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, check=True)
-    return folder / "mlruns"
-
-
 @pytest.fixture
-def start(workspace, empty_store):
+def start(workspace, mlflow_tables):
     # A package `flows` before the project's own: its command is ours, all else is the project's.
     import flows
 
@@ -75,7 +65,7 @@ def start(workspace, empty_store):
     for name in ("__init__", "environment", "children", "arm_sources", "ablations"):
         (package / f"{name}.py").symlink_to(f"{source}/{name}.py")
     (package / "train_and_eval.py").write_text(FLOW)
-    shutil.copytree(empty_store, workspace / "mlruns")
+    shutil.copytree(mlflow_tables, workspace / "mlruns")
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT_")}
 
     def begin(*arguments):

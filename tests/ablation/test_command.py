@@ -1,0 +1,26 @@
+"""The command on a folder of results."""
+
+import json
+from pathlib import Path
+
+from matplotlib.image import imread
+
+from tasks import ablations
+from tasks.ablation import result
+
+
+def test_the_command_writes_table_picture_and_figures_from_a_folder(make_result, tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    for arm, em in (("baseline", [1] * 500 + [0] * 500), ("dapo", [1] * 900 + [0] * 100)):
+        for seed in (0, 1):
+            result.write(make_result(arm, seed, em=em), Path("results"))
+    assert ablations.main(["--results", "results", "--out", "out/a.png", "--json", "out/a.json"]) == 0
+    said = capsys.readouterr().out
+    assert "| dapo | 0.900, 0.900 |" in said and said.endswith("|\n\nout/a.png\nout/a.json\n")
+    assert imread("out/a.png").shape[1] > 1000
+    found = json.loads(Path("out/a.json").read_text())
+    assert found["command"] == "python -m flows.ablations --profile tiny --seeds 0,1 --arms baseline,dapo"
+    assert (found["machines"], found["commits"], found["questions"]) == (["2 cores"], ["abc"], 1000)
+    baseline, dapo = found["arms"]
+    assert baseline["difference"] is None
+    assert (dapo["difference"]["verdict"], dapo["difference"]["by_seed"]) == ("better", {"0": 0.4, "1": 0.4})
