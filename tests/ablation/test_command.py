@@ -1,12 +1,14 @@
-"""The command on a folder of results."""
+"""The command on a folder of results, and the page on it."""
 
 import json
 from pathlib import Path
 
+import yaml
 from matplotlib.image import imread
 
 from tasks import ablations
 from tasks.ablation import result
+from tasks.params import arms
 
 
 def test_the_command_writes_table_picture_and_figures_from_a_folder(make_result, tmp_path, monkeypatch, capsys) -> None:
@@ -24,3 +26,16 @@ def test_the_command_writes_table_picture_and_figures_from_a_folder(make_result,
     baseline, dapo = found["arms"]
     assert baseline["difference"] is None
     assert (dapo["difference"]["verdict"], dapo["difference"]["by_seed"]) == ("better", {"0": 0.4, "1": 0.4})
+
+
+def test_the_page_has_every_arm_as_its_file_says_it() -> None:
+    page = Path(__file__).parents[2].joinpath("docs/ablations.md").read_text(encoding="utf-8")
+    section = page[page.index("## Arms") : page.index("## How to read")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
+    known = {arm.name: arm for arm in arms.read(arms.names())}
+    assert [name.strip("*") for name, *_ in rows[2:]] == arms.names()
+    assert [name.strip("*") for name, *_ in rows[2:] if name.startswith("**")] == list(arms.CORE)
+    for name, keys, teaches in rows[2:]:
+        arm = known[name.strip("*")]
+        assert teaches == arm.teaches
+        assert ({} if keys == "-" else yaml.safe_load(f"{{{keys.strip('`')}}}")) == arm.overlay
