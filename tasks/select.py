@@ -92,12 +92,17 @@ def summary(found: curves.Curves, values: np.ndarray, taken: Sequence[int]) -> l
 
 
 def _asked(settings: Params) -> int | None:
-    """How many questions the run of this workspace goes through, where its rows say so."""
+    """How many questions an epoch of this workspace's run has, where its rows say so.
+
+    verl's loader drops what does not fill a step, and without shuffling these are the same questions every time
+    (trainer/ppo/v1/trainer_base.py:747, `drop_last`).
+    """
     if settings.rl.questions is not None or not RL_TRAIN.is_file():
         return None
     import pyarrow.parquet as pq
 
-    return int(pq.read_metadata(RL_TRAIN).num_rows)
+    rows = int(pq.read_metadata(RL_TRAIN).num_rows)
+    return rows - rows % settings.rl.prompts
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -135,6 +135,17 @@ def test_ingest_reads_the_selection(log) -> None:
     ]
 
 
+def test_questions_that_never_fill_a_step_take_no_epoch_from_the_others(log) -> None:
+    """Three questions of 5 rows were reached, in steps of 3; steps of 2 would have reached a fourth one."""
+    Path("data/demos").mkdir()
+    pq.write_table(pa.table({"n": range(5)}), select.RL_TRAIN)
+    settings(log, "rl: {prompts: 3, micro_batch_size: 24}")
+    assert select.main([]) == 0
+    settings(log, "rl: {prompts: 2}")
+    with pytest.raises(SystemExit, match="2"):
+        select.main([])
+
+
 def test_a_control_has_the_size_of_the_selection(log, capsys) -> None:
     settings(log, "select: {theta: 0.5}")
     select.main([])
