@@ -105,7 +105,10 @@ def test_the_selection_is_a_data_set(log, capsys, question_row) -> None:
             "id": "mean", "data_source": "made", "question": "mean?", "golden_answers": ["Rove"], "hops": 2,
             "type": "bridge", "supporting_titles": ["T", "U"], "gold_passage_ids": ["p1", "p2"], "impact": 1.0,
         },
-        {"id": "early", "data_source": "made", "question": "early?", "golden_answers": ["Rove"], "hops": 2, "impact": 0.0},
+        {
+            "id": "early", "data_source": "made", "question": "early?", "golden_answers": ["Rove"], "hops": 2,
+            "impact": 0.0,
+        },
     ]  # fmt: skip
     said = capsys.readouterr().out
     assert "3 questions in 2 whole epochs; 0 with fewer visits are left out, 1 later visits are not counted" in said
