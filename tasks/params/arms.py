@@ -81,5 +81,5 @@ def options(settings: Mapping[str, Any]) -> list[str]:
 
 
 def _flow(value: Any) -> str:
-    text = yaml.safe_dump(value, default_flow_style=True, width=math.inf, sort_keys=False, allow_unicode=True)
+    text = yaml.safe_dump(value, default_flow_style=True, width=math.inf, sort_keys=False)
     return text.removesuffix("\n").removesuffix("\n...")
