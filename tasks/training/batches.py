@@ -156,7 +156,7 @@ class Batches:
         of = f"{share.removesuffix('%')} % of an epoch" if share.endswith("%") else share
         yield f"{_count(visits, 'question visit')} of {_count(self.questions, 'question')}: {of}, {often}"
         if rest := self.questions - epoch:
-            yield f"the last {_count(rest, 'question')} never played: verl drops what is no whole batch"
+            yield f"never played: the last {_count(rest, 'question')}, since verl drops what is no whole batch"
 
 
 def _updates(network: Mapping[str, Any], samples: int) -> Updates:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from tasks.errors import InputError
 from tasks.params import Params
 from tasks.training.batches import Batches
-from tasks.training.machine import engine_environment, has_gpu
+from tasks.training.machine import has_gpu
 from tasks.training.overrides import flatten, hydra_overrides
 from tasks.training.rl_config import RlFiles, bucket_megabytes, rl_settings
 from tasks.training.rl_rows import write_training_rows
@@ -59,7 +58,6 @@ def check_by_verl(config: DictConfig, *, critic: bool) -> None:
     Raises:
         InputError: one of them fails; the line is verl's.
     """
-    os.environ.update(engine_environment())  # with our estimators and losses, as each of verl's processes has them
     from verl.trainer.ppo.utils import need_reference_policy
     from verl.utils.config import omega_conf_to_dataclass, validate_config
 

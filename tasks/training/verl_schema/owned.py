@@ -62,7 +62,7 @@ RL: dict[str, str | None] = {
     "algorithm.norm_adv_by_std_in_grpo": "rl.std_normalisation",
     "algorithm.gamma": "rl.gamma",
     "algorithm.lam": "rl.lam",
-    "algorithm.turn_weight": "rl.credit.weight",
+    "algorithm.turn_weight": "rl.credit.level and rl.credit.weight",
     "algorithm.use_kl_in_reward": "rl.kl.route",
     "algorithm.kl_penalty": "rl.kl.estimator",
     "algorithm.kl_ctrl": "rl.kl.coefficient, rl.kl.target and rl.kl.horizon",
