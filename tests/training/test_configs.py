@@ -106,6 +106,21 @@ def test_rows_come_in_the_files_order_and_a_resumed_run_goes_on_behind_its_last_
     assert [batch.tolist() for batch in resumed] == [[0, 1, 2, 3], [4, 5, 6, 7]]  # the next epoch, in the same order
 
 
+def test_questions_that_dynamic_sampling_took_and_threw_away_are_not_taken_again_by_a_resumed_run(defaults) -> None:
+    # verl fetches one by one then: trainer/ppo/v1/trainer_base.py:735. A step that took 4 and 3 more ends after 7.
+    def loader() -> StatefulDataLoader:
+        sampler = create_rl_sampler(rl_config(defaults).data, rows)
+        return StatefulDataLoader(rows, batch_size=1, num_workers=0, drop_last=True, sampler=sampler)
+
+    rows = list(range(10))
+    first = loader()
+    taken = iter(first)
+    assert [next(taken).item() for _ in range(7)] == list(range(7))
+    resumed = loader()
+    resumed.load_state_dict(first.state_dict())
+    assert [batch.item() for batch in resumed] == [7, 8, 9]
+
+
 @pytest.mark.parametrize(("dtype", "gpu"), [("float32", False), ("bfloat16", True)])
 def test_every_sft_setting_arrives(defaults, dtype: str, gpu: bool) -> None:
     config = sft_config(defaults, dtype=dtype, gpu=gpu)
