@@ -21,7 +21,7 @@ COLUMNS = ["model", "question_id", "data_source", "hops", "em", "searches", "for
 
 
 class Questions(Section):
-    """The held-out questions, ids ascending; three lists of one length."""
+    """The held-out questions, ids ascending; three lists of one length. `hops` is 0 where it is not known."""
 
     id: Annotated[list[str], Field(min_length=1)]
     kind: list[str]
@@ -130,7 +130,7 @@ def from_outputs(
         "questions": {
             "id": asked["question_id"].tolist(),
             "kind": asked["data_source"].str.removeprefix("world-").tolist(),
-            "hops": asked["hops"].tolist(),
+            "hops": asked["hops"].fillna(0).astype(int).tolist(),
         },
         "models": {
             name: {

@@ -52,6 +52,12 @@ def test_the_stages_outputs_become_a_result() -> None:
     assert found.generations_per_batch == 1.0
 
 
+def test_hops_that_a_source_does_not_tell_are_0() -> None:
+    frame = trajectories()
+    frame["hops"] = frame["hops"].where(frame["data_source"] != "mine")
+    assert made(trajectories=frame).questions.hops == [1, 0, 2]
+
+
 def test_generations_a_batch_are_dapos_or_starpos_own_count() -> None:
     def counted(*names_and_values) -> float:
         steps = [
