@@ -182,6 +182,7 @@ def _shown(value: Any) -> str:
 
 def show(run: DryRun) -> None:
     """Print it: the configuration first, then what one looks for, which is what a terminal still shows."""
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
@@ -190,9 +191,9 @@ def show(run: DryRun) -> None:
     heading: Row = ("key", "value", "verl's default", "set by")
     console = Console(highlight=False)
     if console.is_terminal:
-        table = Table(title="Not verl's default", title_justify="left", title_style="bold")
+        table = Table(title="Not verl's default", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
         for name in heading:
-            table.add_column(name, overflow="fold")
+            table.add_column(name, overflow="fold", ratio=5 if name == "key" else 3)
         for row in rows:
             table.add_row(*row)
         console.print(table)

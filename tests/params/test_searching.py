@@ -79,7 +79,8 @@ def resolved(workspace: Path, sections: dict[str, Any]) -> params.Params:
 def test_what_cannot_search_is_refused(workspace: Path, sections: dict[str, Any], line: str) -> None:
     with pytest.raises(InputError) as caught:
         resolved(workspace, sections)
-    assert str(caught.value).startswith(f"params/mine.yaml over params/defaults.yaml: {line}")
+    files = "params/mine.yaml over params/presets/algorithms/grpo.yaml over params/defaults.yaml"
+    assert str(caught.value).startswith(f"{files}: {line}")
 
 
 @pytest.mark.parametrize(
