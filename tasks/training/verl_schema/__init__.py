@@ -21,7 +21,7 @@ def check_verl(section: str, settings: Mapping[str, Any], where: str | None) -> 
     """
     if not settings:
         return
-    # Hydra takes half a second, which most resolutions can do without.
+    # Composing verl's configuration takes about a second, which most resolutions can do without.
     from tasks.training.verl_schema.check import faults
 
     for fault, mend in faults(section, settings):

@@ -1,7 +1,7 @@
 """The fields of verl's configuration classes, read from its source.
 
-verl's YAML files leave out keys that its dataclasses know. Importing the classes would import torch, vLLM and Ray, some
-ten seconds for every stage; the annotations are enough, and `ast` reads them in a fraction of one.
+verl's YAML files leave out keys that its dataclasses know. Importing the classes would import torch and more, for many
+seconds at every stage's start; the annotations are enough, and `ast` reads them.
 """
 
 from __future__ import annotations
