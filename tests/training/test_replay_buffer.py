@@ -197,6 +197,14 @@ def test_a_second_step_counts_anew_and_goes_on_in_the_data(buffer) -> None:
     assert second["training/filter_groups/generated_groups"] == queue.submitted - start
 
 
+def test_a_later_steps_line_counts_its_own_groups_alone(buffer) -> None:
+    queue = Queue([WRONG, MIXED, MIXED, MIXED, *[RIGHT] * 4])
+    made = buffer(queue, metric="success", max_batches=2)
+    assert drawn(queue, made, 2)[0] == ["u1", "u2"]
+    with pytest.raises(RuntimeError, match=r"of 4 groups only 0 .* \(4 all at 1\)"):
+        drawn(queue, made, 2)
+
+
 groups = st.lists(
     st.lists(st.sampled_from([0.0, 0.1, 1.0]), min_size=2, max_size=4).map(tuple), min_size=1, max_size=12
 )
