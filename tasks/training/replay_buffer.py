@@ -81,7 +81,7 @@ class PromptReplayBuffer(ReplayBuffer):
             return super().sample(global_steps, partition_id, batch_size)
         self._step, self._generated, self.train_batch_size = global_steps, batch_size, batch_size
         self._equal.clear()
-        self._dapo_classification_cache.clear()
+        self._dapo_classification_cache.clear()  # or it would hold every group ever trained on
         surplus = groups_to_generate(batch_size, self._keep) - batch_size
         if surplus:
             self._refill(surplus)
@@ -145,7 +145,7 @@ class PromptReplayBuffer(ReplayBuffer):
 
         verl compares numpy's deviation with 0 (replay_buffer.py:312), and three rewards of .1 deviate by 1.4e-17.
         """
-        if partition_id != "train" or self.filter_groups_metric is None:
+        if self.filter_groups_metric is None:
             return set(), Counter()
         known = self._dapo_classification_cache[partition_id]
         fresh = self._values(partition_id, self.finished_keys[partition_id] - known.keys(), self.filter_groups_metric)
