@@ -118,15 +118,11 @@ class Stage:
             raise InputError("output of an earlier stage is missing", where=str(path), mend=f"run `dvc repro {stage}`")
         return path
 
-    def fingerprint(self, *more: Path) -> str:
-        """Hash of the stage's parameters, inputs and code: what resumable state is filed under.
-
-        Args:
-            more: inputs that no stage has made.
-        """
+    def fingerprint(self) -> str:
+        """Hash of the stage's parameters, inputs and code: what resumable state is filed under."""
         digest = hashlib.sha256(json.dumps(self.params.plain(), sort_keys=True).encode())
         inputs = [Path("data", upstream) for upstream in UPSTREAM[self.name]]
-        for folder in [*inputs, *more, *_code_of(self.name)]:
+        for folder in [*inputs, *_code_of(self.name)]:
             # Python and numba leave what they compile in __pycache__, while the stage runs.
             files = (p for p in (folder, *folder.rglob("*")) if p.is_file() and p.parent.name != "__pycache__")
             for path in sorted(files):

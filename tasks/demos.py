@@ -27,7 +27,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from tasks.agent import environments, prompts
-from tasks.agent.demonstrations import Collection, Demonstration, Drop, collect, demonstrate, table
+from tasks.agent.demonstrations import Collection, Demonstration, Drop, chosen, collect, demonstrate, table
 from tasks.agent.demonstrations.drawing import Questions, Ration
 from tasks.agent.demonstrations.held_out import FORMS, HeldOut
 from tasks.agent.demonstrations.own import Own, read_own
@@ -41,7 +41,7 @@ from tasks.params import Playing
 from tasks.qa import near
 from tasks.retrieval.index import manifest
 
-SOURCES = Path("data/sources")  # where demos.files start; DVC watches this folder for the stage
+SOURCES = Path("data/sources")  # where demos.files and demos.rl_questions start; DVC watches this folder for the stage
 
 
 def run(stage: Stage) -> Figures:
@@ -50,6 +50,8 @@ def run(stage: Stage) -> Figures:
     environment = environments.create(stage.params.environment)
     if not environment.needs_retrieval:
         return _none(stage, rows, environment.name)
+    wanted = stage.params.demos.rl_questions
+    chosen_ids = None if wanted is None else chosen.read_ids(SOURCES, wanted)
     questions = Questions.read(rows)
     ration = Ration(questions, stage.params.demos.rl_share)
     held_out = HeldOut.read([stage.input("ingest", f"{split}.parquet") for split in ("validation", "test")])
@@ -68,7 +70,7 @@ def run(stage: Stage) -> Figures:
     held_back = min(stage.params.demos.validation, len(made) // 2)
     pq.write_table(table(made[held_back:], schemas), stage.out / "train.parquet")
     pq.write_table(table(made[:held_back], schemas), stage.out / "validation.parquet")
-    left = questions.write_left(ration.used, stage.out / "rl_train.parquet")
+    left = questions.write_left(ration.used, stage.out / "left.parquet")
     if not left:
         raise InputError(
             "no training row is left for RL",
@@ -79,7 +81,7 @@ def run(stage: Stage) -> Figures:
     figures: Figures = {
         "n": len(made) - held_back,
         "validation": held_back,
-        "rl_rows": left.total(),
+        "rl_rows": chosen.write(stage.out / "left.parquet", chosen_ids, stage.out / "rl_train.parquet"),
         "answer_in_context": collection.answer_in_context,
         "yes_no": sum(not (one.found_answer_context or one.gave_up) for one in made),
         "gave_up": sum(demonstration.gave_up for demonstration in made),
@@ -103,8 +105,10 @@ def _none(stage: Stage, rows: Path, environment: str) -> Figures:
             mend="leave it empty",
         )
     stage.say(f"environment {environment!r} searches nothing: no demonstrations")
-    shutil.copyfile(rows, stage.out / "rl_train.parquet")
-    kept = pq.read_metadata(rows).num_rows
+    wanted = stage.params.demos.rl_questions
+    chosen_ids = None if wanted is None else chosen.read_ids(SOURCES, wanted)
+    shutil.copyfile(rows, stage.out / "left.parquet")
+    kept = chosen.write(rows, chosen_ids, stage.out / "rl_train.parquet")
     return {"n": 0, "validation": 0, "rl_rows": kept, "answer_in_context": None, "dropped": {}}
 
 
@@ -219,7 +223,7 @@ def _listed(counts: dict[str, int]) -> str:
 def _say_figures(stage: Stage, figures: Figures) -> None:
     hops = ", ".join(f"{of['made']:,} of {name} ({of['left']:,} left)" for name, of in figures["by_hops"].items())
     stage.say(
-        f"{figures['n']:,} to train on, {figures['validation']:,} held back, {figures['rl_rows']:,} rows left for RL; "
+        f"{figures['n']:,} to train on, {figures['validation']:,} held back, {figures['rl_rows']:,} rows for RL; "
         f"by policy: {_listed(figures['by_policy'])}; by hops: {hops}; dropped: {_listed(figures['dropped'])}"
     )
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow.parquet as pq
 
 from tasks import params as parameters
 from tasks.agent.toolbox.serving import serving
@@ -35,7 +36,6 @@ from tasks.params import Playing, Rl
 from tasks.processes import CommandError
 from tasks.retrieval.index import manifest
 
-SOURCES = Path("data/sources")  # where rl.questions starts; DVC watches this folder for the stage
 DIFFER = 3  # exit code of the engine's check; 1 is any crash, which says nothing about the engine
 
 
@@ -64,7 +64,7 @@ def validation_figures(rollouts: pd.DataFrame) -> Figures:
 
 
 def run(stage: Stage) -> Figures:
-    from tasks.training import rl_rows, rl_run
+    from tasks.training import rl_run
     from tasks.training.alarms import Alarms
     from tasks.training.checkpoints import RunFolder, healthy_checkpoints
     from tasks.training.event_files import EventFiles
@@ -74,8 +74,7 @@ def run(stage: Stage) -> Figures:
     params = stage.params
     model = stage.input("sft", "model").absolute()
     dtype = json.loads((model / "config.json").read_text(encoding="utf-8"))["dtype"]
-    questions = _questions(params.rl.questions)
-    folder = RunFolder(Path("checkpoints", stage.fingerprint(*questions)))
+    folder = RunFolder(Path("checkpoints", stage.fingerprint()))
     folder.rewind()
     log = RolloutLog(folder.rollouts)
     log.gather()
@@ -102,9 +101,7 @@ def run(stage: Stage) -> Figures:
             stage.say(f"step {step}: {line}")
 
     train_rows = stage.input("demos", "rl_train.parquet").absolute()
-    for names in questions:
-        train_rows = rl_rows.write_training_rows(train_rows, names, folder.path / "train.parquet", params.rl.prompts)
-        stage.say(f"training on the questions that {names} names")
+    _require_a_step(train_rows, params.rl.prompts)
     index = stage.input("index").absolute()
     manifest.require_corpus(index, stage.input("ingest", "corpus.parquet"))
     with serving(Playing.of(params), index=index, say=stage.say) as playing:
@@ -166,18 +163,16 @@ def run(stage: Stage) -> Figures:
     }
 
 
-def _questions(name: str | None) -> list[Path]:
-    """The file that names RL's questions, where there is one.
+def _require_a_step(rows: Path, prompts: int) -> None:
+    """Refuse fewer rows than a step has: verl's loader drops what fills none, and would bring nothing.
 
     Raises:
-        InputError: it is not below data/sources, where DVC would not see it change.
+        InputError: there are fewer.
     """
-    if name is None:
-        return []
-    if Path(name).is_absolute() or ".." in Path(name).parts:
-        mend = f"put it there, and name it from {SOURCES} on"
-        raise InputError(f"{name} does not lie below {SOURCES}", where="rl.questions", mend=mend)
-    return [SOURCES / name]
+    count = pq.read_metadata(rows).num_rows
+    if count < prompts:
+        mend = "select more questions, or lower rl.prompts"
+        raise InputError(f"{count} questions do not make a step of rl.prompts: {prompts}", where=str(rows), mend=mend)
 
 
 def _episodes(trained: Sequence[dict[str, Any]]) -> Figures:
@@ -256,7 +251,7 @@ def dry_run(settings: Sequence[str]) -> None:
     single = parameters.overlay(parameters.settings_in_force(), parameters.parse_settings(settings))
     content = parameters.resolve(parameters.profile_name(), single)
     params = parameters.typed(content, where="params")
-    dry.show(dry.DryRun(params, parameters.preset_of(params.rl.algorithm), _questions(params.rl.questions)))
+    dry.show(dry.DryRun(params, parameters.preset_of(params.rl.algorithm)))
 
 
 def _count(text: str) -> int:

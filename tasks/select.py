@@ -3,9 +3,11 @@
     python -m tasks.select [--rollouts DIR] [--random] [--out FILE]
 
 A question whose success rises as that of all questions does is taken to have taught most (Li et al. 2025, arXiv
-2502.11886). The file serves ingest's reader `jsonl` and `rl.questions`. Decided: the curve is of successes, not of the
-shaped reward, whose parts for form would let every curve rise. `--random` writes as many questions drawn by seed
-instead: a selection is worth what it gains over that. docs/selection.md has more. Exit codes: 0; 2: wrong input.
+2502.11886). The file serves ingest's reader `jsonl` and `demos.rl_questions`. Decided: the curve is of successes,
+not of the shaped reward, whose parts for form would let every curve rise. `--random` writes as many questions drawn
+by seed instead: a selection is worth what it gains over that. docs/selection.md has more.
+
+Exit codes: 0; 2: wrong input.
 """
 
 from __future__ import annotations
@@ -97,7 +99,7 @@ def _asked(settings: Params) -> int | None:
     verl's loader drops what does not fill a step, and without shuffling these are the same questions every time
     (trainer/ppo/v1/trainer_base.py:747, `drop_last`).
     """
-    if settings.rl.questions is not None or not RL_TRAIN.is_file():
+    if not RL_TRAIN.is_file():
         return None
     import pyarrow.parquet as pq
 

@@ -40,7 +40,7 @@ def _run(stage: Stage, playing: Playing) -> Figures:
     params, sft = stage.params, stage.params.sft
     model = stage.input("policy", "model").absolute()
     dtype = json.loads((model / "config.json").read_text(encoding="utf-8"))["dtype"]
-    asked = pd.read_parquet(stage.input("demos", "rl_train.parquet"))
+    asked = pd.read_parquet(stage.input("demos", "left.parquet"))
     # Drawn, since rows may lie in blocks of one kind.
     rows = asked.sample(n=min(sft.check_questions, len(asked)), random_state=params.seed).to_dict("records")
     folder = RunFolder(Path("checkpoints", stage.fingerprint()))

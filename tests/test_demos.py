@@ -86,6 +86,21 @@ class Stumbling(BaseHTTPRequestHandler):
         pass
 
 
+def test_rl_has_the_chosen_questions_alone_and_nothing_else_changes(stage) -> None:
+    made = stage(6, 2)
+    demos.run(made)
+    whole, left = read(made, "train"), read(made, "left")
+    wanted = [row["extra_info"]["id"] for row in left[::3]]
+    Path("data/sources").mkdir(parents=True, exist_ok=True)
+    Path("data/sources/few.jsonl").write_text("".join(json.dumps({"id": one}) + "\n" for one in wanted[::-1]))
+    for path in made.out.iterdir():
+        path.unlink()
+    again = stage(6, 2, rl_questions="few.jsonl")
+    assert demos.run(again)["rl_rows"] == len(wanted)
+    assert [row["extra_info"]["id"] for row in read(again, "rl_train")] == wanted
+    assert read(again, "train") == whole and read(again, "left") == left
+
+
 def test_a_server_that_stumbles_ends_the_stage_and_chooses_no_questions(stage) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Stumbling) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
@@ -151,7 +166,7 @@ def test_half_the_questions_stay_for_rl(stage, capsys: pytest.CaptureFixture[str
     said = capsys.readouterr().out
     assert "10 demonstrations instead of 110: 0.5 of the 20 training questions stay for RL" in said
     assert (
-        "5 to train on, 5 held back, 10 rows left for RL; by policy: 10 titles; by hops: 10 of 1 (10 left); "
+        "5 to train on, 5 held back, 10 rows for RL; by policy: 10 titles; by hops: 10 of 1 (10 left); "
         "dropped: none" in said
     )
 

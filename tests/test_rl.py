@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from tasks.errors import InputError
-from tasks.rl import _engine_against_actor, _episodes, _questions
+from tasks.rl import _engine_against_actor, _episodes, _require_a_step
 
 
 def step(number: int, prob: float, highest: float, lowest: float) -> dict:
@@ -40,8 +41,9 @@ def test_what_the_rollouts_of_all_steps_were_like() -> None:
     }
 
 
-def test_questions_lie_where_dvc_sees_them_change() -> None:
-    assert _questions(None) == [] and _questions("best/third.jsonl") == [Path("data/sources/best/third.jsonl")]
-    for name in ("/tmp/third.jsonl", "../third.jsonl", "a/../../third.jsonl"):
-        with pytest.raises(InputError, match=r"rl.questions: .* does not lie below data/sources"):
-            _questions(name)
+def test_fewer_rows_than_a_step_has_are_refused(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.parquet"
+    pd.DataFrame({"n": range(5)}).to_parquet(rows)
+    _require_a_step(rows, 5)
+    with pytest.raises(InputError, match=r"5 questions do not make a step of rl\.prompts: 6"):
+        _require_a_step(rows, 6)

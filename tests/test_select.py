@@ -71,7 +71,7 @@ def test_a_run_of_fewer_than_two_epochs_is_refused_with_what_it_needs(workspace)
         curves.read(Path("data/rl/rollouts"))
     assert str(caught.value) == (
         "data/rl/rollouts: 2 whole epochs are needed and 1 had: 6 visits of 4 questions in 3 steps, 1.5 a question; "
-        "raise rl.steps to 4, or name fewer questions in rl.questions"
+        "raise rl.steps to 4, or name fewer questions in demos.rl_questions"
     )
     # Two more questions have not been reached yet.
     with pytest.raises(InputError, match=r"and 0 had: 6 visits of 6 questions in 3 steps, 1\.0 a .*rl\.steps to 6"):

@@ -44,7 +44,7 @@ def stage(make_stage, make_model: Callable[..., Path], build_index, question_row
     for row in rows:
         del row["extra_info"]["tools_kwargs"]
     Path("data/demos").mkdir()
-    pd.DataFrame(rows).to_parquet("data/demos/rl_train.parquet")
+    pd.DataFrame(rows).to_parquet("data/demos/left.parquet")
     monkeypatch.setattr(made.track, "log_figures", lambda figures, step=None: None, raising=False)
     monkeypatch.setattr(vllm_engine, "Engine", Engine)
     monkeypatch.setattr(Engine, "loaded", [])

@@ -19,7 +19,7 @@ from tasks import params
 from tasks.errors import InputError, exit_on_input_error
 from tasks.files import write_text_aside
 
-ROWS = Path("data/demos/rl_train.parquet")
+ROWS = Path("data/demos/left.parquet")
 EPOCHS = 4
 
 

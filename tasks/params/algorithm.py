@@ -97,7 +97,6 @@ class Rl(Section):
     epochs: Positive
     learning_rate: Float
     temperature: Float
-    questions: str | None
     mask_observations: bool
     validate_every: Positive
     validation_questions: Positive

@@ -20,7 +20,7 @@ from tasks.params.resolution import overlay, read_yaml
 FOLDER = Path("params/ablations")
 BASELINE = "baseline"
 # What is run when no arms are named: the mistakes that cost most, and the algorithms that differ most.
-CORE = (BASELINE, "no-mask", "format-only", "no-sft", "dr_grpo", "dapo", "gspo", "turn-credit")
+CORE = (BASELINE, "no-mask", "format-only", "no-sft", "dr_grpo", "dapo", "dapo_dr", "gspo", "turn-credit")
 # Learning-impact selection: a run of several epochs on few questions, then the third of them that taught it most, and
 # a third at random. Each needs the one before it, and `few` the rows of the baseline's seed: all three are run as soon
 # as one is asked for, directly after the baseline.

@@ -132,6 +132,7 @@ class Demos(Section):
     queries: Annotated[list[Literal["titles", "answer", "keywords"]], Field(min_length=1)]
     hop_weights: dict[Annotated[int, Field(ge=1)], Annotated[float, Field(gt=0, strict=False, allow_inf_nan=False)]]
     rl_share: Share
+    rl_questions: str | None
     files: list[str]
     max_faulty: Share
     think: bool

@@ -66,7 +66,7 @@ def read(rollouts: Path, *, asked: int | None = None) -> Curves:
             f"{LEAST} whole epochs are needed and {epochs} had: {len(visits)} visits of {questions} questions in "
             f"{len(tables)} steps, {len(visits) / questions:.1f} a question",
             where=str(rollouts),
-            mend=f"raise rl.steps to {LEAST * ceil(questions / a_step)}, or name fewer questions in rl.questions",
+            mend=f"raise rl.steps to {LEAST * ceil(questions / a_step)}, or name fewer questions in demos.rl_questions",
         )
     ids = tuple(sorted(str(one) for one in had.index[had >= epochs]))
     counted = visits[visits["question_id"].isin(ids) & (visits["epoch"] < epochs)]

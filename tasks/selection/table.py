@@ -1,4 +1,4 @@
-"""The selected questions as a file that ingest reads, and `rl.questions` as well."""
+"""The selected questions as a file that ingest reads, and `demos.rl_questions` as well."""
 
 from __future__ import annotations
 

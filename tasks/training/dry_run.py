@@ -6,7 +6,6 @@ import contextlib
 import io
 import json
 import re
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from tasks.training.batches import Batches
 from tasks.training.machine import has_gpu
 from tasks.training.overrides import flatten, hydra_overrides
 from tasks.training.rl_config import RlFiles, bucket_megabytes, rl_settings
-from tasks.training.rl_rows import write_training_rows
 from tasks.training.verl_schema import classes, owned
 
 MODEL = Path("data/sft/model")
@@ -81,21 +79,19 @@ class DryRun:
     Args:
         params: all parameters, checked.
         preset: what the preset of `rl.algorithm` sets.
-        names: the file of `rl.questions`, or none.
 
     Raises:
-        InputError: verl refuses it, sizes do not divide, or `rl.questions` names what there is not.
+        InputError: verl refuses it, or sizes do not divide.
     """
 
-    def __init__(self, params: Params, preset: Mapping[str, Any], names: Sequence[Path]) -> None:
+    def __init__(self, params: Params, preset: Mapping[str, Any]) -> None:
         self.params, self._preset = params, dict(flatten(preset))
         self.missing = [path for path in (MODEL, ROWS) if not path.exists()]
         dtype, bucket = params.policy.dtype, 64
         if MODEL.is_dir():
             dtype = json.loads((MODEL / "config.json").read_text(encoding="utf-8"))["dtype"]
             bucket = bucket_megabytes(MODEL)
-        rows = RUN / "train.parquet" if names else ROWS
-        paths = (MODEL, rows, RUN / "validation.parquet", RUN / "agent_loop.yaml", RUN / "verl")
+        paths = (MODEL, ROWS, RUN / "validation.parquet", RUN / "agent_loop.yaml", RUN / "verl")
         files = RlFiles(*(path.absolute() for path in paths))
         self._settings = rl_settings(
             params.rl, params.episode, files, seed=params.seed, dtype=dtype, gpu=has_gpu(), bucket=bucket
@@ -103,7 +99,7 @@ class DryRun:
         self.config = composed(hydra_overrides(self._settings, params.verl))
         check_by_verl(self.config, critic=params.rl.critic is not None)
         plain: Any = OmegaConf.to_container(self.config, resolve=True)
-        self.batches = Batches.of(plain, _questions(names, params.rl.prompts), critic=params.rl.critic is not None)
+        self.batches = Batches.of(plain, _questions(), critic=params.rl.critic is not None)
         self.batches.check()
 
     def yaml(self) -> str:
@@ -143,17 +139,13 @@ class DryRun:
         yield f"{RUN.name} stands for the hash that the run's state is filed under"
 
 
-def _questions(names: Sequence[Path], least: int) -> int | None:
+def _questions() -> int | None:
     """How many questions RL has; None while they are not made."""
     if not ROWS.is_file():
         return None
     import pyarrow.parquet as pq
 
-    with tempfile.TemporaryDirectory() as folder:
-        path = ROWS
-        for name in names:
-            path = write_training_rows(ROWS, name, Path(folder, "rows.parquet"), least)
-        return pq.read_metadata(path).num_rows
+    return int(pq.read_metadata(ROWS).num_rows)
 
 
 def _rank(set_by: str) -> int:

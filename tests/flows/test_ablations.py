@@ -173,7 +173,7 @@ def test_a_stop_that_comes_as_a_run_completes_starts_no_other(workspace, start):
 def test_few_questions_are_drawn_for_their_arm_and_gone_afterwards(workspace, start):
     rows = [{"extra_info": {"id": f"q{n}"}} for n in range(200)]
     (workspace / "data/demos").mkdir(parents=True)
-    pq.write_table(pa.Table.from_pylist(rows), workspace / "data/demos/rl_train.parquet")
+    pq.write_table(pa.Table.from_pylist(rows), workspace / "data/demos/left.parquet")
     child = start("--arms", "limr", "--seeds", "0")
     said, errors = child.communicate()
     # The run that limr is selected from has left no rollouts here.

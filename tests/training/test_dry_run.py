@@ -23,8 +23,7 @@ ROOT = Path(__file__).parents[2]
 def dry(**settings) -> DryRun:
     content = params.resolve("tiny", settings)
     one = params.typed(content, "test")
-    names = [Path("data/sources") / one.rl.questions] if one.rl.questions else []
-    return DryRun(one, params.preset_of(one.rl.algorithm), names)
+    return DryRun(one, params.preset_of(one.rl.algorithm))
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -132,19 +131,12 @@ def test_questions_are_counted(workspace):
         dry()
 
 
-def test_questions_that_a_file_names_are_counted(workspace):
-    write_rows(200)
-    chosen = workspace / "data/sources/chosen.jsonl"
-    chosen.parent.mkdir(parents=True)
-    chosen.write_text("".join(f'{{"id": "q{number}"}}\n' for number in range(40)))
-    run = dry(rl={"questions": "chosen.jsonl"})
-    assert run.batches.questions == 40
+def test_few_questions_come_again_and_a_batch_that_is_not_whole_never(workspace):
+    write_rows(40)
+    run = dry()
     *_, visits, rest = run.batches.lines(run.params.rl)
     assert visits == "320 question visits of 40 questions: 10.00 epochs, each question 10 times"  # of 32, two batches
     assert rest == "never played: the last 8 questions, since verl drops what is no whole batch"
-    chosen.write_text('{"id": "other"}\n')
-    with pytest.raises(InputError, match="1 of 1 questions are none of RL's"):
-        dry(rl={"questions": "chosen.jsonl"})
 
 
 def test_a_critic_is_checked_without_loading_a_model(workspace):
