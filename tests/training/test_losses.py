@@ -11,9 +11,9 @@ from verl.workers.config import FSDPActorConfig, PolicyLossConfig
 from tasks.training.losses import OffPolicyMaskConfig, off_policy_mask
 
 DELTA = 0.1
-# Drifts of .2, .05 and .2 nats a token; the third trajectory is a good one. 9 stands where nothing was generated.
+# Drifts of .2, .05 and .2 nats a token; the third trajectory is a good one. 9 and -9 stand where nothing was generated.
 OLD = torch.tensor([[-1.0, -1.0, 9], [-1, -1, 9], [-1, -1, 9]])
-NEW = torch.tensor([[-1.3, -1.1, 9], [-1.05, -1.05, 9], [-1.3, -1.1, 9]])
+NEW = torch.tensor([[-1.3, -1.1, -9], [-1.05, -1.05, -9], [-1.3, -1.1, -9]])
 ADVANTAGES = torch.tensor([[-1.0, -1, -1], [-1, -1, -1], [2, 2, 2]])
 MASK = torch.tensor([[1, 1, 0], [1, 1, 0], [1, 1, 0]]).bool()
 

@@ -25,18 +25,23 @@ AGGREGATIONS = ["token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-
 BYPASS = {"rollout_is": "token", "rollout_rs": "token_k1", "rollout_rs_threshold": "0.5_2.0"}
 LOSSES: dict[str, PolicyLossConfig] = {
     **{name: PolicyLossConfig(loss_mode=name) for name in ("vanilla", "gspo", "gpg", "clip_cov", "kl_cov", "geo_mean")},
-    "bypass, ppo_clip": PolicyLossConfig("bypass_mode", rollout_correction={**BYPASS, "loss_type": "ppo_clip"}),
-    "bypass, reinforce": PolicyLossConfig("bypass_mode", rollout_correction={**BYPASS, "loss_type": "reinforce"}),
-    "off_policy_mask": OffPolicyMaskConfig("forager_off_policy_mask", off_policy_delta=0.05),
+    "bypass, ppo_clip": PolicyLossConfig(
+        loss_mode="bypass_mode", rollout_correction={**BYPASS, "loss_type": "ppo_clip"}
+    ),
+    "bypass, reinforce": PolicyLossConfig(
+        loss_mode="bypass_mode", rollout_correction={**BYPASS, "loss_type": "reinforce"}
+    ),
+    "off_policy_mask": OffPolicyMaskConfig(loss_mode="forager_off_policy_mask", off_policy_delta=0.05),
 }
 
 
 @st.composite
 def masks(draw: st.DrawFn) -> torch.Tensor:
-    """(rollouts, tokens), of which some may be all 0, and at least two tokens of all are 1."""
+    """(rollouts, tokens): at least two are 1, and a rollout has both; another may be all 0 or all 1."""
     width = draw(st.integers(2, 7))
     row = st.lists(st.booleans(), min_size=width, max_size=width)
-    drawn = draw(st.lists(row, min_size=2, max_size=4).filter(lambda rows: sum(map(sum, rows)) >= 2))
+    mixed = row.filter(lambda one: len(set(one)) == 2)
+    drawn = [draw(mixed), *draw(st.lists(row, min_size=1, max_size=3).filter(lambda rows: any(map(any, rows))))]
     return torch.tensor(drawn)
 
 
@@ -59,10 +64,10 @@ def tensors(mask: torch.Tensor, seed: int) -> SimpleNamespace:
 
 
 def other_where_masked(batch: SimpleNamespace, mask: torch.Tensor, seed: int) -> SimpleNamespace:
-    other = tensors(mask, seed)
-    return SimpleNamespace(
-        **{name: torch.where(mask, value, 3 * getattr(other, name)) for name, value in vars(batch).items()}
-    )
+    random = torch.Generator().manual_seed(seed)
+    other = {name: 3 * torch.randn(mask.shape, generator=random) for name in vars(batch)}
+    other["weights"] = other["weights"].abs()  # geo_mean takes their logarithm; a ratio is never below 0
+    return SimpleNamespace(**{name: torch.where(mask, value, other[name]) for name, value in vars(batch).items()})
 
 
 def settle(loss: torch.Tensor, leaf: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
