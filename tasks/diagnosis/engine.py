@@ -22,11 +22,11 @@ POSITIVE = 1e-3  # nats above 0, which no log-probability is but for rounding
 GROWTH = 10.0  # of the difference from the first to the last steps: the engine does not get the new weights
 CHECK = "run `python -m tasks.rl --check-engine`: its report names the first token that differs and what to rule out"
 DIFFERENT = (
-    "give engine and trainer the same dtype (policy.dtype; take any dtype out of rl.overrides), the same weights, "
+    "give engine and trainer the same dtype (policy.dtype; take any dtype out of section verl), the same weights, "
     "temperature 1 or verl's own scaling of log-probabilities, and neither top_p nor top_k"
 )
 STALE = "the difference grows with the steps: the engine keeps old weights; look at update_weights in verl.log"
-SAMPLING = "sample as is trained: temperature of rl.temperature, no top_p, no top_k (see rl.overrides)"
+SAMPLING = "sample as is trained: temperature of rl.temperature, no top_p, no top_k (see section verl)"
 KLS = {
     "rollout_corr/kl": "KL of engine and trainer",
     "rollout_corr/k3_kl": "KL of engine and trainer, never negative form (k3)",

@@ -94,9 +94,10 @@ def lines(figures: dict[str, Any]) -> list[str]:
         said.append(f"{name}: EM {em['mean']:.3f} [{em['low']:.3f}, {em['high']:.3f}] on {model['n']:,} questions")
     for name, ks in figures.get("pass_at", {}).items():
         said.append(f"{name}: " + ", ".join(f"pass@{k} {of['mean']:.3f}" for k, of in ks.items()))
+    *_, last = figures["models"]
     for way, found in figures.get("batch_check", {}).items():
         said.append(
-            f"{list(figures['models'])[-1]}, {way.replace('-', ' ')}: {found['answers_changed']} of {found['questions']} answers and "
+            f"{last}, {way.replace('-', ' ')}: {found['answers_changed']} of {found['questions']} answers and "
             f"{found['trajectories_changed']} whole trajectories are others than in the evaluation"
         )
     return said

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from tasks.params.algorithm import Rl, settings_that_cannot_act
+from tasks.params.algorithm import Rl
+from tasks.params.idle import settings_that_cannot_act
 from tasks.params.judging import Evaluate, Gate
 from tasks.params.searching import Index, Retrieval
 from tasks.sections import Count, Float, Positive, Section, Share

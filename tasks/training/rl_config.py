@@ -136,7 +136,23 @@ def rl_settings(
         }
     if rl.critic is not None:
         settings |= _critic_settings(settings, micro_batch)
+    if rl.kl.route != "none":
+        settings |= _reference_settings(settings)
     return settings | algorithm_settings(rl, episode)
+
+
+def _reference_settings(run: dict[str, object]) -> dict[str, object]:
+    """Of the reference policy: it computes as the actor does.
+
+    Left alone it computes in bfloat16, whatever is trained (workers/engine/fsdp/transformer_impl.py:397), and a
+    policy that has not moved has a KL above 0.
+    """
+    actor, reference = "actor_rollout_ref.actor.fsdp_config", "actor_rollout_ref.ref.fsdp_config"
+    kinds = ("param_dtype", "reduce_dtype", "buffer_dtype")
+    return {
+        f"{reference}.use_torch_compile": run[f"{actor}.use_torch_compile"],
+        **{f"+{reference}.mixed_precision.{kind}": run[f"+{actor}.mixed_precision.{kind}"] for kind in kinds},
+    }
 
 
 def _critic_settings(run: dict[str, object], micro_batch: int) -> dict[str, object]:

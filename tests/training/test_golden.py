@@ -102,6 +102,13 @@ def test_verls_own_checks_accept_a_preset(preset: str, make_model) -> None:
 ACTOR, CORRECTION = "actor_rollout_ref.actor", "algorithm.rollout_correction"
 LOSS = f"{ACTOR}.policy_loss"
 TWO = {"updates": 2}
+REFERENCE = {
+    "actor_rollout_ref.ref.fsdp_config.use_torch_compile": False,
+    **{
+        f"actor_rollout_ref.ref.fsdp_config.mixed_precision.{kind}": "fp32"
+        for kind in ("param_dtype", "reduce_dtype", "buffer_dtype")
+    },
+}
 MINI = {f"{ACTOR}.ppo_mini_batch_size": 8}
 MICRO_64 = {
     f"{ACTOR}.ppo_micro_batch_size_per_gpu": 64,
@@ -122,11 +129,12 @@ MICRO_64 = {
         ({"entropy_coefficient": 0.01}, {f"{ACTOR}.entropy_coeff": 0.01}),
         (
             {"kl": {"route": "loss", "coefficient": 0.01, "estimator": "k2"}},
-            {f"{ACTOR}.use_kl_loss": True, f"{ACTOR}.kl_loss_coef": 0.01, f"{ACTOR}.kl_loss_type": "mse"},
+            {f"{ACTOR}.use_kl_loss": True, f"{ACTOR}.kl_loss_coef": 0.01, f"{ACTOR}.kl_loss_type": "mse", **REFERENCE},
         ),
         (
             {"kl": {"route": "reward", "coefficient": 0.01, "estimator": "k1"}},
-            {"algorithm.use_kl_in_reward": True, "algorithm.kl_ctrl.kl_coef": 0.01},  # verl's estimator is k1
+            # verl's estimator is k1
+            {"algorithm.use_kl_in_reward": True, "algorithm.kl_ctrl.kl_coef": 0.01, **REFERENCE},
         ),
         (
             {"kl": {"route": "reward", "target": 0.05, "horizon": 500}},
@@ -136,6 +144,7 @@ MICRO_64 = {
                 "algorithm.kl_ctrl.type": "adaptive",
                 "algorithm.kl_ctrl.target_kl": 0.05,
                 "algorithm.kl_ctrl.horizon": 500,
+                **REFERENCE,
             },
         ),
         (

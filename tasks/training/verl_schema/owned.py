@@ -38,6 +38,7 @@ RL: dict[str, str | None] = {
     f"{_ACTOR}.checkpoint": STAGE,
     f"{_ACTOR}.fsdp_config.seed": "seed",
     f"{_ACTOR}.fsdp_config.mixed_precision.param_dtype": "policy.dtype",
+    "actor_rollout_ref.ref.fsdp_config.mixed_precision.param_dtype": "policy.dtype",
     "actor_rollout_ref.ref.log_prob_micro_batch_size": "rl.micro_batch_size",
     "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": "rl.micro_batch_size",
     "actor_rollout_ref.hybrid_engine": STAGE,
