@@ -45,10 +45,10 @@ def off_policy_mask(
     both the engine's difference and the policy's drift count: rollout correction in mode `bypass`. Without it "old" is
     the trainer's own before the update, and the drift counts alone.
 
-    The rest is verl's `compute_policy_loss_vanilla` (core_algos.py:1286). What is masked adds nothing and still counts
-    in the divisor, as in the paper's: verl hands over the tokens and the rollouts of the whole mini-batch
-    (`config.global_batch_info`), so a mask makes no other token's gradient larger. The clip fractions and the KL are
-    means over the tokens that are left.
+    The rest is verl's `compute_policy_loss_vanilla` (core_algos.py:1286). What is masked has an advantage of 0: it adds
+    nothing, and still counts in every divisor, as in the paper's, so it makes no other token's gradient larger. A
+    smaller response mask would, with `seq-mean-token-mean` and advantages that differ within a trajectory. The clip
+    fractions and the KL are means over all tokens.
 
     Args:
         old_log_prob, log_prob, advantages, response_mask: (rollouts, response length).
@@ -67,13 +67,12 @@ def off_policy_mask(
     with torch.no_grad():
         drift = masked_mean(old_log_prob - log_prob, response_mask, axis=-1)
         left = (advantages < 0) & (drift > config.policy_loss.off_policy_delta)[:, None]
-        kept = response_mask * ~left
         share = masked_mean(left.float(), response_mask)
     loss, metrics = compute_policy_loss_vanilla(
         old_log_prob=old_log_prob,
         log_prob=log_prob,
-        advantages=advantages,
-        response_mask=kept,
+        advantages=advantages.masked_fill(left, 0.0),
+        response_mask=response_mask,
         loss_agg_mode=loss_agg_mode,
         config=config,
         rollout_is_weights=rollout_is_weights,

@@ -24,9 +24,15 @@ def actor(policy_loss: PolicyLossConfig, **info: Any) -> FSDPActorConfig:
     return config
 
 
-def masked(delta: float, mode: str = "token-mean", new: torch.Tensor = NEW, **changed: Any):
+def masked(
+    delta: float,
+    mode: str = "token-mean",
+    new: torch.Tensor = NEW,
+    advantages: torch.Tensor = ADVANTAGES,
+    **changed: Any,
+):
     config = actor(OffPolicyMaskConfig(loss_mode="forager_off_policy_mask", off_policy_delta=delta))
-    return off_policy_mask(OLD, new, ADVANTAGES, MASK, mode, config, **changed)
+    return off_policy_mask(OLD, new, advantages, MASK, mode, config, **changed)
 
 
 def test_a_bad_trajectory_that_has_drifted_too_far_adds_nothing_and_counts_in_the_divisor() -> None:
@@ -39,21 +45,29 @@ def test_a_bad_trajectory_that_has_drifted_too_far_adds_nothing_and_counts_in_th
     assert set(metrics) == {
         "actor/off_policy_masked", "actor/pg_clipfrac", "actor/ppo_kl", "actor/pg_clipfrac_lower",
     }  # fmt: skip
-    # The KL is of what is left: means of .05 twice, .3, .1
-    assert metrics["actor/ppo_kl"] == pytest.approx((0.05 + 0.05 + 0.3 + 0.1) / 4)
+    # The KL is of all: .3 and .1 of the masked one, .05 twice, .3 and .1
+    assert metrics["actor/ppo_kl"] == pytest.approx((0.3 + 0.1 + 0.05 + 0.05 + 0.3 + 0.1) / 6)
 
 
-def test_what_is_masked_has_no_gradient_and_makes_no_other_larger() -> None:
+MODES = ["token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm"]
+# A critic's: the first trajectory's first token is a good one.
+DIFFERING = torch.tensor([[1.0, -1, -1], [-1, -1, -1], [2, 2, 2]])
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("advantages", [ADVANTAGES, DIFFERING])
+def test_what_is_masked_has_no_gradient_and_makes_no_other_larger(advantages: torch.Tensor, mode: str) -> None:
     free, held = NEW.clone().requires_grad_(), NEW.clone().requires_grad_()
-    masked(DELTA, new=held)[0].backward()
-    compute_policy_loss_vanilla(OLD, free, ADVANTAGES, MASK, "token-mean", actor(PolicyLossConfig()))[0].backward()
+    masked(DELTA, mode, new=held, advantages=advantages)[0].backward()
+    compute_policy_loss_vanilla(OLD, free, advantages, MASK, mode, actor(PolicyLossConfig()))[0].backward()
     assert held.grad is not None and free.grad is not None
-    assert held.grad[0].tolist() == [0, 0, 0]
-    assert free.grad[0].abs().sum() > 0
-    assert torch.equal(held.grad[1:], free.grad[1:])
+    left = torch.zeros_like(MASK)
+    left[0] = advantages[0] < 0
+    assert not bool(held.grad[left].any()) and bool(free.grad[left].any())
+    assert torch.equal(held.grad[~left], free.grad[~left])
 
 
-@pytest.mark.parametrize("mode", ["token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm"])
+@pytest.mark.parametrize("mode", MODES)
 def test_above_every_drift_it_is_verls_own_loss(mode: str) -> None:
     loss, metrics = masked(0.5, mode)
     own, _ = compute_policy_loss_vanilla(OLD, NEW, ADVANTAGES, MASK, mode, actor(PolicyLossConfig()))
