@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from tasks.training.rl_rows import write_validation_rows
 from tasks.training.rollouts import RolloutLog
 from tasks.training.sanity import SanityCheck
 from tasks.training.sanity_report import report
-from tasks.training.steps import Follower
+from tasks.training.steps import Follower, Step, read_steps
 
 Say = Callable[[str], None]
 
@@ -64,7 +64,7 @@ def train(
         folder: the run's state; what verl logs and the episodes write lands there.
         shared: the sections `retrieval`, `environment`, `episode` and `tools` as plain values, for the agent loop;
             what rl adds to the reward is added here.
-        on_step: called with every step's metrics as they come, verl's and those of the step's rollouts.
+        on_step: called once with each new step's metrics as they come, verl's and those of the step's rollouts.
 
     Returns:
         the sanity check, whose verdicts lie in the folder.
@@ -100,13 +100,16 @@ def train(
     target = {"name": "forager", "_target_": "tasks.agent.verl_loop.ForagerAgentLoop", "settings": str(settings)}
     loop.write_text(yaml.safe_dump([target]), encoding="utf-8")
     files = RlFiles(model, train_rows, rows, loop, folder.checkpoints)
-    configured = rl_settings(rl, episode, files, seed=seed, dtype=dtype, gpu=has_gpu(), bucket=bucket_megabytes(model))
+    now = _with_adapted_kl(rl, read_steps(folder.steps))
+    configured = rl_settings(now, episode, files, seed=seed, dtype=dtype, gpu=has_gpu(), bucket=bucket_megabytes(model))
     overrides = hydra_overrides(configured, verl)
     log = RolloutLog(folder.rollouts)
 
     def with_rollouts(step: int, metrics: dict[str, float]) -> None:
         log.gather(step)
-        on_step(step, {**metrics, **log.figures(step)})
+        # A resumed run validates once more where it goes on from, which is known already.
+        if not done or step > done:
+            on_step(step, {**metrics, **log.figures(step)})
 
     follower = Follower(folder.live_steps, with_rollouts)
 
@@ -135,6 +138,22 @@ def train(
     follower.poll()
     folder.absorb_live_steps()
     return sanity
+
+
+def _with_adapted_kl(rl: Rl, steps: Sequence[Step]) -> Rl:
+    """The section with the KL's coefficient that the adaptive controller has come to in the steps so far.
+
+    verl 0.9.1 saves it with no checkpoint (trainer/ppo/v1/trainer_base.py:948), so that a resumed run would begin
+    anew with the first one. A step logs its coefficient before its update.
+    """
+    if rl.kl.target is None or not steps or "actor/reward_kl_penalty" not in steps[-1]["data"]:
+        return rl
+    from verl.trainer.ppo.core_algos import AdaptiveKLController
+
+    last = steps[-1]["data"]
+    controller = AdaptiveKLController(last["actor/reward_kl_penalty_coeff"], rl.kl.target, rl.kl.horizon)
+    controller.update(last["actor/reward_kl_penalty"], n_steps=rl.prompts * rl.samples)
+    return rl.model_copy(update={"kl": rl.kl.model_copy(update={"coefficient": float(controller.value)})})
 
 
 def _require_agreement(sanity: SanityCheck) -> None:

@@ -62,8 +62,9 @@ def trajectory() -> Trajectory:
 class Verl:
     """Stands where verl's process stands: sees the command, writes steps, may fail the sanity check."""
 
-    def __init__(self, folder: RunFolder, steps: range, verdict: dict | None = None) -> None:
+    def __init__(self, folder: RunFolder, steps: range, verdict: dict | None = None, kl: dict | None = None) -> None:
         self.folder, self.steps, self.verdict = folder, steps, verdict
+        self.data = {"critic/score/mean": 0.5, **{f"actor/{name}": value for name, value in (kl or {}).items()}}
         self.calls: list[tuple] = []
 
     def __call__(self, command, *, log, timeout, environment, on_poll) -> bool:
@@ -72,7 +73,7 @@ class Verl:
             split = "train" if step else "validation"
             append(self.folder.rollouts, trajectory(), step=step, split=split, sample=0)
             with self.folder.live_steps.open("ab") as file:
-                file.write(json.dumps({"step": step, "data": {"critic/score/mean": 0.5}}).encode() + b"\n")
+                file.write(json.dumps({"step": step, "data": self.data}).encode() + b"\n")
         if self.verdict:
             (self.folder.path / "sanity").mkdir(exist_ok=True)
             (self.folder.path / "sanity" / "0.json").write_text(json.dumps(self.verdict))
@@ -80,7 +81,7 @@ class Verl:
         return False
 
 
-def train(folder: RunFolder, defaults, validation: Path, verl: Verl, monkeypatch):
+def train(folder: RunFolder, defaults, validation: Path, verl: Verl, monkeypatch, rl=None):
     monkeypatch.setattr(rl_run, "run_supervised", verl)
     monkeypatch.setattr(rl_run, "engine_environment", dict)
     seen: list[int] = []
@@ -92,7 +93,7 @@ def train(folder: RunFolder, defaults, validation: Path, verl: Verl, monkeypatch
 
     sanity = rl_run.train(
         folder,
-        rl=defaults.rl,
+        rl=rl or defaults.rl,
         verl={},
         episode=defaults.episode,
         shared={"retrieval": {}, "environment": {}, "episode": {}},
@@ -155,6 +156,43 @@ def test_a_new_run_forgets_old_verdicts_and_a_resumed_one_keeps_them(folder, def
     (folder.checkpoints / TRACKER).write_text("1")
     train(folder, defaults, validation, Verl(folder, range(2, 4)), monkeypatch)
     assert old.exists()
+
+
+def test_the_validation_that_a_resumed_run_begins_with_is_not_told_twice(
+    folder, defaults, validation, monkeypatch
+) -> None:
+    _, seen = train(folder, defaults, validation, Verl(folder, range(3)), monkeypatch)
+    assert seen == [0, 1, 2]
+    folder.checkpoint(2).mkdir()
+    (folder.checkpoints / TRACKER).write_text("2")
+    _, seen = train(folder, defaults, validation, Verl(folder, range(2, 5)), monkeypatch)
+    assert seen == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        # .02 is far above the first target, so by .2 of 128 rollouts / 1000, and 5 % above the second.
+        (0.001, 0.002 * (1 + 0.2 * 128 / 1000)),
+        (0.02 / 1.05, 0.002 * (1 + 0.05 * 128 / 1000)),
+        (None, 0.001),
+    ],
+)
+def test_a_resumed_run_goes_on_with_the_coefficient_that_the_kl_has_come_to(
+    folder, defaults, validation, monkeypatch, target: float | None, expected: float
+) -> None:
+    kl = defaults.rl.kl.model_copy(update={"route": "reward", "target": target, "horizon": 1000})
+    rl = defaults.rl.model_copy(update={"kl": kl})
+
+    def coefficient(verl: Verl) -> float:
+        train(folder, defaults, validation, verl, monkeypatch, rl=rl)
+        (text,) = [part for part in verl.calls[0][0] if "kl_ctrl.kl_coef" in part]
+        return float(text.partition("=")[2])
+
+    assert coefficient(Verl(folder, range(2), kl={"reward_kl_penalty": 0.02, "reward_kl_penalty_coeff": 0.002})) == 1e-3
+    folder.checkpoint(1).mkdir()
+    (folder.checkpoints / TRACKER).write_text("1")
+    assert coefficient(Verl(folder, range(2, 3))) == pytest.approx(expected)
 
 
 def test_a_finished_run_starts_no_process(folder, defaults, validation, monkeypatch) -> None:
