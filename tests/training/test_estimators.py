@@ -119,6 +119,19 @@ def test_a_reward_at_an_observation_is_lost_in_verls_recursions_so_a_response_en
     assert returns("11", "111")[0].tolist() == [1, 1, 0]
 
 
+def test_verls_padding_rows_change_no_advantage() -> None:
+    """A group of its own without a token to train on (trainer/ppo/padding_utils.py:153)."""
+    tokens, mask = batch([1, 0, 0, 0.5], "101", "11", "1", "101")
+    index, padded = groups(*"aabb"), groups(*"aabb", "pad", "pad")
+    for name in ALL:
+        estimate = core_algos.get_adv_estimator_fn(name)
+        alone, _ = estimate(token_level_rewards=tokens, response_mask=mask, index=index, config=config())
+        wider = [torch.cat([one, torch.zeros_like(one[:2])]) for one in (tokens, mask)]
+        got, _ = estimate(token_level_rewards=wider[0], response_mask=wider[1], index=padded, config=config())
+        torch.testing.assert_close(got[:4], alone)
+        assert torch.equal(got[4:], torch.zeros_like(got[4:]))
+
+
 TURNS = torch.tensor([[1, 1, 0, 1, 0], [1, 0, 0, 1, 0], [1, 0, 1, 0, 1]])
 TURN_REWARDS = torch.tensor([[0, 1.0, 0, 1, 0], [0, 0, 0, 0, 0], [1, 0, 0.5, 0, 1]])
 
