@@ -6,6 +6,7 @@ algorithm, and a profile may still change each of them.
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -21,6 +22,16 @@ Rejection = Literal[
     "seq_mean_k3", "seq_max_k2", "seq_max_k3",
 ]  # fmt: skip
 Number = Annotated[float, Field(gt=0, strict=False, allow_inf_nan=False)]
+
+
+def groups_to_generate(prompts: int, keep: float) -> int:
+    """How many groups are generated so that a share of them is a batch.
+
+    Args:
+        prompts: groups of a batch.
+        keep: share that is kept, in (0, 1].
+    """
+    return ceil(round(prompts / keep, 6))  # 9 / .3 is a little more than 30
 
 
 class Credit(Section):
@@ -111,6 +122,13 @@ class Rl(Section):
     def mini_batch(self) -> int:
         """Rollouts of one optimizer step; `sizes_that_do_not_divide` says where they are no whole number."""
         return self.prompts // self.updates * self.samples
+
+    @property
+    def most_groups(self) -> int:
+        """The most groups that a step may generate."""
+        if self.dynamic_sampling is not None:
+            return self.prompts * self.dynamic_sampling.max_batches
+        return groups_to_generate(self.prompts, self.keep_groups)
 
     @property
     def on_policy(self) -> bool:

@@ -128,4 +128,6 @@ def _groups(rl: Rl) -> dict[str, object]:
 def _critic(rl: Rl) -> dict[str, object]:
     if rl.critic is None:
         return {}
-    return {"critic.optim.lr": rl.critic.learning_rate, "trainer.critic_warmup": rl.critic.warmup_steps}
+    # verl's steps begin with 1, and the actor is trained from step `critic_warmup` on (trainer_base.py:608).
+    first = rl.critic.warmup_steps + 1 if rl.critic.warmup_steps else 0
+    return {"critic.optim.lr": rl.critic.learning_rate, "trainer.critic_warmup": first}

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import ceil
 from typing import Any
 
 from tasks.errors import InputError
 from tasks.params import Rl
+from tasks.params.algorithm import groups_to_generate
 
 
 @dataclass(frozen=True)
@@ -120,10 +120,11 @@ class Batches:
                 f"{self.prompts} to {most:,} questions; the visits above are the fewest"
             )
         if rl.keep_groups < 1:
-            played = ceil(round(self.prompts / rl.keep_groups, 6))  # as tasks/training/replay_buffer.py draws them
+            played = groups_to_generate(self.prompts, rl.keep_groups)
             yield f"kept groups: a step plays {played:,} questions, and keeps the {self.prompts} that deviate most"
         if self.critic is not None:
-            start = f"; the policy is trained from step {self.critic_warmup + 1} on" if self.critic_warmup else ""
+            # verl's steps begin with 1 (trainer_base.py:452)
+            start = f"; the policy is trained from step {self.critic_warmup} on" if self.critic_warmup > 1 else ""
             yield f"critic: {self.rollouts:,} rollouts a step -> {self._chain(self.critic)}{start}"
 
     def _optimizer_steps(self, updates: Updates) -> int:

@@ -9,26 +9,17 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
-from math import ceil
 from statistics import fmean, pstdev
 from typing import Any
 
 import transfer_queue as tq
 from verl.trainer.ppo.v1.replay_buffer import FILTER_GROUPS_REWARD_METRIC, ReplayBuffer
 
+from tasks.params.algorithm import groups_to_generate
+
 POLL_SECONDS = 0.1
 _FILTERED, _KEPT = "training/filter_groups", "training/keep_groups"
 Reasons = tuple[set[str], set[str], set[str], Counter[float]]
-
-
-def groups_to_generate(prompts: int, keep: float) -> int:
-    """How many groups are generated so that a share of them is a batch.
-
-    Args:
-        prompts: groups of a batch.
-        keep: share that is kept, in (0, 1].
-    """
-    return ceil(round(prompts / keep, 6))  # 9 / .3 is a little more than 30
 
 
 class PromptReplayBuffer(ReplayBuffer):

@@ -111,7 +111,7 @@ def test_the_critics_batches_are_its_own():
     *_, last = lines(rl(), 2000, True, critic={"ppo_micro_batch_size_per_gpu": 16}, trainer={"critic_warmup": 5})
     assert last == (
         "critic: 128 rollouts a step -> 2 optimizer steps of 64 -> 4 micro-batches of 16 each; "
-        "the policy is trained from step 6 on"
+        "the policy is trained from step 5 on"
     )
 
 

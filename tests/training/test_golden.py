@@ -195,6 +195,14 @@ def test_bypass_reaches_the_loss_as_well_as_the_trainer(loss: str, updates: int)
         assert own[key] == value
 
 
+@pytest.mark.parametrize("steps", [0, 1, 3])
+def test_a_critics_warm_up_is_of_as_many_steps(steps: int) -> None:
+    rl = with_rl("ppo", {"critic": {"learning_rate": 1e-5, "warmup_steps": steps}}).rl
+    first = algorithm_settings(rl, with_rl("ppo").episode)["trainer.critic_warmup"]
+    # verl's condition for an update of the actor; its steps begin with 1 (trainer/ppo/v1/trainer_base.py:452, 608).
+    assert [step for step in range(1, 6) if not first <= step] == list(range(1, steps + 1))
+
+
 def test_the_off_policy_mask_is_a_loss_of_its_own_with_verls_vanilla_inside() -> None:
     config = accepted(composed(with_rl("grpo", {"off_policy_mask": 0.5, "updates": 2})))
     assert config.actor_rollout_ref.actor.policy_loss.loss_mode == "forager_off_policy_mask"

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
-from tasks.training.replay_buffer import PromptReplayBuffer, groups_to_generate
+from tasks.params.algorithm import groups_to_generate
+from tasks.training.replay_buffer import PromptReplayBuffer
 
 RIGHT, WRONG = (1.0, 1.0), (0.0, 0.0)
 MIXED = (0.0, 1.0)
