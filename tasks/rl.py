@@ -1,4 +1,4 @@
-"""Stage `rl`: GRPO on verl with vLLM rollouts.
+"""Stage `rl`: the algorithm that `rl.algorithm` names, on verl with vLLM rollouts.
 
 verl runs as a child under a wall-clock limit and resumes by itself: its state lies in
 checkpoints/FINGERPRINT/, so a killed stage goes on where it was, and a changed configuration starts anew.
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,15 +93,15 @@ def run(stage: Stage) -> Figures:
         record(step, metrics)
         if "critic/score/mean" in metrics:
             stage.say(
-                f"step {step}/{params.rl.steps}: reward {metrics['critic/score/mean']:.3f}, "
-                f"entropy {metrics['actor/entropy']:.3f}, grad norm {metrics['actor/grad_norm']:.2f}, "
+                f"step {step}/{params.rl.steps}: reward {metrics['episode/score']:.3f}, "
+                f"entropy {_shown(metrics, 'actor/entropy', 3)}, grad norm {_shown(metrics, 'actor/grad_norm', 2)}, "
                 f"{metrics['timing_s/step']:.1f} s"
             )
         for line in alarms.of(metrics):
             stage.say(f"step {step}: {line}")
 
     train_rows = stage.input("demos", "rl_train.parquet").absolute()
-    _require_a_step(train_rows, params.rl.prompts)
+    _require_a_step(train_rows, params.rl)
     index = stage.input("index").absolute()
     manifest.require_corpus(index, stage.input("ingest", "corpus.parquet"))
     with serving(Playing.of(params), index=index, say=stage.say) as playing:
@@ -150,36 +150,54 @@ def run(stage: Stage) -> Figures:
     return {
         "steps": len(trained),
         "seconds_per_step": sum(seconds) / len(seconds),
-        "score_first": trained[0]["data"]["critic/score/mean"],
-        "score_last": trained[-1]["data"]["critic/score/mean"],
+        "score_first": trained[0]["data"]["episode/score"],
+        "score_last": trained[-1]["data"]["episode/score"],
         "validation_first": float(validation.iloc[0]),
         "validation_selected": measured[selected],
         "selected_step": selected,
         "checkpoints": {"saved": len(folder.saved()), "kept": len(kept), "healthy": len(healthy)},
         "validation": validation_figures(rollouts),
-        **_episodes(trained),
+        **_episodes(trained, grouped=params.rl.samples > 1),
         **_engine_against_actor(trained, params.rl.mask_observations and not _bypasses(params.rl)),
         "sanity_max_logprob_diff": sanity.summary()["max_logprob_diff"],
     }
 
 
-def _require_a_step(rows: Path, prompts: int) -> None:
+def _require_a_step(rows: Path, rl: Rl) -> None:
     """Refuse fewer rows than a step has: verl's loader drops what fills none, and would bring nothing.
+
+    A step that filters groups may play more questions than it trains on. One that it plays twice has the same rollouts
+    twice, since these have the question's seeds: no new chance, and where it is mixed a group of double weight.
 
     Raises:
         InputError: there are fewer.
     """
     count = pq.read_metadata(rows).num_rows
-    if count < prompts:
-        mend = "select more questions, or lower rl.prompts"
-        raise InputError(f"{count} questions do not make a step of rl.prompts: {prompts}", where=str(rows), mend=mend)
+    if count < rl.prompts:
+        what, mend = f"do not make a step of rl.prompts: {rl.prompts}", "lower rl.prompts"
+    elif count < rl.most_groups:
+        key = "keep_groups" if rl.dynamic_sampling is None else "dynamic_sampling.max_batches"
+        mend = f"{'raise' if rl.dynamic_sampling is None else 'lower'} rl.{key}"
+        what = f"are fewer than the {rl.most_groups} that a step may play by rl.{key}"
+    else:
+        return
+    raise InputError(f"{count} questions {what}", where=str(rows), mend=f"select more questions, or {mend}")
 
 
-def _episodes(trained: Sequence[dict[str, Any]]) -> Figures:
-    """What the rollouts of all training steps were like: the mean share of groups without signal, and counts."""
+def _shown(metrics: Mapping[str, float], name: str, digits: int) -> str:
+    """A figure of the policy, which has none of its update while the critic alone is trained."""
+    return f"{metrics[name]:.{digits}f}" if name in metrics else "-"
+
+
+def _episodes(trained: Sequence[dict[str, Any]], *, grouped: bool) -> Figures:
+    """What the rollouts of all training steps were like: the mean share of groups without signal, and counts.
+
+    The share is None where each question is rolled out once: there are no groups.
+    """
     data = [step["data"] for step in trained]
+    without_signal = [step["episode/groups_without_signal"] for step in data] if grouped else []
     return {
-        "groups_without_signal": sum(step["episode/groups_without_signal"] for step in data) / len(data),
+        "groups_without_signal": sum(without_signal) / len(data) if grouped else None,
         **{
             name: int(sum(step[f"episode/{key}"] for step in data))
             for name, key in (
@@ -251,7 +269,10 @@ def dry_run(settings: Sequence[str]) -> None:
     single = parameters.overlay(parameters.settings_in_force(), parameters.parse_settings(settings))
     content = parameters.resolve(parameters.profile_name(), single)
     params = parameters.typed(content, where="params")
-    dry.show(dry.DryRun(params, parameters.preset_of(params.rl.algorithm)))
+    shown = dry.DryRun(params, parameters.preset_of(params.rl.algorithm))
+    if dry.ROWS.is_file():
+        _require_a_step(dry.ROWS, params.rl)
+    dry.show(shown)
 
 
 def _count(text: str) -> int:

@@ -6,7 +6,8 @@ import pandas as pd
 import pytest
 
 from tasks.errors import InputError
-from tasks.rl import _engine_against_actor, _episodes, _require_a_step
+from tasks.params.algorithm import DynamicSampling
+from tasks.rl import _engine_against_actor, _episodes, _require_a_step, _shown
 
 
 def step(number: int, prob: float, highest: float, lowest: float) -> dict:
@@ -33,17 +34,41 @@ def test_what_the_rollouts_of_all_steps_were_like() -> None:
         dict(zip((f"episode/{name}" for name in names), values, strict=True))
         for values in ((0.5, 1, 2, 0), (1.0, 0, 3, 4))
     ]
-    assert _episodes([{"step": step, "data": one} for step, one in enumerate(data, start=1)]) == {
-        "groups_without_signal": 0.75,
-        "no_loss_on_traj": 1,
-        "tool_failures": 5,
-        "copied_example": 4,
-    }
+    counts = {"no_loss_on_traj": 1, "tool_failures": 5, "copied_example": 4}
+    trained = [{"step": step, "data": one} for step, one in enumerate(data, start=1)]
+    assert _episodes(trained, grouped=True) == {"groups_without_signal": 0.75, **counts}
+    for one in data:
+        del one["episode/groups_without_signal"]  # as where each question is rolled out once
+    assert _episodes(trained, grouped=False) == {"groups_without_signal": None, **counts}
 
 
-def test_fewer_rows_than_a_step_has_are_refused(tmp_path: Path) -> None:
+def test_a_step_that_trains_the_critic_alone_has_no_figures_of_the_policys_update() -> None:
+    assert _shown({"actor/grad_norm": 0.126}, "actor/grad_norm", 2) == "0.13"
+    assert _shown({}, "actor/grad_norm", 2) == "-"
+
+
+FILTER = DynamicSampling(max_batches=3)
+
+
+@pytest.mark.parametrize(
+    ("enough", "too_many", "words"),
+    [
+        ({"prompts": 12}, {"prompts": 13}, r"12 questions do not make a step of rl\.prompts: 13.*lower rl\.prompts"),
+        (
+            {"prompts": 4, "dynamic_sampling": FILTER},
+            {"prompts": 5, "dynamic_sampling": FILTER},
+            r"12 questions are fewer than the 15 that a step may play by rl\.dynamic_sampling\.max_batches.*lower",
+        ),
+        (
+            {"prompts": 6, "keep_groups": 0.5},
+            {"prompts": 6, "keep_groups": 0.45},
+            r"12 questions are fewer than the 14 that a step may play by rl\.keep_groups.*raise rl\.keep_groups",
+        ),
+    ],
+)
+def test_fewer_rows_than_a_step_may_play_are_refused(tmp_path: Path, defaults, enough, too_many, words: str) -> None:
     rows = tmp_path / "rows.parquet"
-    pd.DataFrame({"n": range(5)}).to_parquet(rows)
-    _require_a_step(rows, 5)
-    with pytest.raises(InputError, match=r"5 questions do not make a step of rl\.prompts: 6"):
-        _require_a_step(rows, 6)
+    pd.DataFrame({"n": range(12)}).to_parquet(rows)
+    _require_a_step(rows, defaults.rl.model_copy(update=enough))
+    with pytest.raises(InputError, match=words):
+        _require_a_step(rows, defaults.rl.model_copy(update=too_many))

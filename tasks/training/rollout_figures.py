@@ -40,6 +40,7 @@ def episode_figures(frame: pd.DataFrame) -> dict[str, float]:
     figures = {
         **{name: frame[name].mean() for name in _MEANS},
         **{name: frame[column].sum() for name, column in _COUNTS.items()},
+        "score": frame["reward"].mean(),
         "valid_trajectories": (frame["invalid_turns"] == 0).mean(),
         "answers": frame["answer"].notna().sum(),
         **{f"stop/{reason}": (frame["stop_reason"] == reason).mean() for reason in get_args(StopReason)},

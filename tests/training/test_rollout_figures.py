@@ -26,6 +26,7 @@ def test_figures_of_a_step_counted_by_hand() -> None:
         episode("two", 0.0, 1, stop_reason="length", forced_answer=True),
     )
     assert found["groups_without_signal"] == 0.5
+    assert found["score"] == pytest.approx((0.1 + 0.1 + 1.0 + 0.0) / 4)
     assert {name: value for name, value in found.items() if name.startswith("stop/") and value} == {
         "stop/answer": 0.5,
         "stop/deadline": 0.25,
