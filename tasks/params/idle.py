@@ -38,12 +38,16 @@ def _estimator(rl: Rl) -> Iterator[str]:
         yield f"rl.std_normalisation: false cannot act, since only grpo divides by the deviation ({named})"
     if rl.credit.level == "turn":
         yield from _turns(rl)
+    elif rl.credit.weight != 0.5:
+        yield "rl.credit.weight: cannot act with level: trajectory; set level: turn, or leave it at .5"
     if rl.advantage not in ("gae", "reinforce_plus_plus") and rl.gamma != 1:
         yield f"rl.gamma: {rl.gamma:g} cannot act: {rl.advantage} discounts nothing; set 1"
     if rl.advantage != "gae" and rl.lam != 1:
         yield f"rl.lam: {rl.lam:g} cannot act without a critic ({named}); set 1"
     if rl.advantage == "gae" and rl.critic is None:
         yield "rl.critic: advantage gae needs a critic; give it {learning_rate: 1.0e-5, warmup_steps: 0}"
+    if rl.critic is not None and rl.critic.warmup_steps >= rl.steps:
+        yield f"rl.critic.warmup_steps: {rl.critic.warmup_steps} leave the policy none of rl.steps: {rl.steps}"
     if rl.advantage != "gae" and rl.critic is not None:
         yield f"rl.critic: cannot act, since no critic is trained ({named}); set null"
 
@@ -107,6 +111,8 @@ def _groups(rl: Rl) -> Iterator[str]:
     if rl.dynamic_sampling is not None and rl.samples == 1:
         yield "rl.dynamic_sampling: groups of 1 rollout are never mixed; take rl.samples: 2 or more"
     if rl.keep_groups < 1:
+        if rl.dynamic_sampling is None and rl.most_groups == rl.prompts:
+            yield f"rl.keep_groups: {rl.keep_groups} of so few groups drops none; take a smaller share, or 1"
         if rl.samples == 1:
             yield "rl.keep_groups: groups of 1 rollout have no deviation; take rl.samples: 2 or more"
         if rl.dynamic_sampling is not None:
@@ -125,6 +131,9 @@ def _correction(rl: Rl) -> Iterator[str]:
             yield f"{key}.bounds: {one.reject} has an upper bound alone; give one number"
         elif one.bounds[0] >= one.bounds[1]:
             yield f"{key}.bounds: the lower one must be below the upper one"
+    elif one.bounds is not None and (one.reject or "").endswith("k1") and one.bounds[0] <= 1:
+        upper = f"{one.bounds[0]:g}"
+        yield f"{key}.bounds: {upper} alone is {one.reject}'s upper bound, and 1 over it the lower; take more than 1"
     if one.weights is None and one.threshold != 2.0:
         yield f"{key}.threshold: cuts the weights, and there are none; set 2, or weights: token or sequence"
     if one.mode == "decoupled":
@@ -132,6 +141,12 @@ def _correction(rl: Rl) -> Iterator[str]:
             yield f"{key}.loss: {one.loss} acts with mode: bypass alone"
         if one.weights is None and one.reject is None:
             yield f"{key}: mode decoupled corrects nothing without weights or reject"
+        if (one.reject or "").startswith("token") and rl.advantage in ("gae", "reinforce_plus_plus"):
+            # The reward stands at the last token; verl's recursions lose it where the mask is 0.
+            yield (
+                f"{key}.reject: {one.reject} may reject the token that the reward stands at, and {rl.advantage} would "
+                "lose it; take seq_mean_... or another of whole sequences"
+            )
         if one.reject is not None and rl.credit.level == "turn":
             yield f"{key}.reject: makes holes in the mask, by which rl.credit.level: turn knows the turns; set null"
     else:

@@ -25,7 +25,7 @@ SOURCES: Mapping[str, Mapping[str, str]] = {
         "": "Yu et al. 2025, arXiv 2503.14476, eq. 8",
         "clip": "the same, section 3.1 and 4.1",
         "updates": "ours; section 4.1 has 16 of 512 rollouts",
-        "dynamic_sampling": "the same, eq. 11, section 3.2",
+        "dynamic_sampling": "the same, eq. 11, section 3.2; the bound is ours",
         "aggregation": "the same, eq. 12, section 3.3",
         "soft_overlong": "the same, eq. 13; 4,096 of 20,480 tokens, section 4.1",
         "kl": "the same, section 2.3",

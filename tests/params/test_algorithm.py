@@ -54,6 +54,11 @@ def test_an_unknown_algorithm_is_refused_with_those_there_are(workspace) -> None
         ({"lam": 0.9}, "rl.lam: 0.9 cannot act without a critic"),
         ({"advantage": "gae"}, "rl.critic: advantage gae needs a critic; give it"),
         ({"critic": {"learning_rate": 1e-5}}, "rl.critic: cannot act, since no critic is trained"),
+        (
+            {"algorithm": "ppo", "critic": {"learning_rate": 1e-5, "warmup_steps": 20}},
+            "rl.critic.warmup_steps: 20 leave the policy none of rl.steps: 20",
+        ),
+        ({"credit": {"weight": 0.7}}, "rl.credit.weight: cannot act with level: trajectory"),
         # Ratios, which are 1 with one update a batch.
         ({"loss": "gspo"}, "rl.loss: gspo cannot act: with one update .* take rl.updates: 2 or more"),
         ({"loss": "kl_cov"}, "rl.loss: kl_cov cannot act"),
@@ -85,7 +90,19 @@ def test_an_unknown_algorithm_is_refused_with_those_there_are(workspace) -> None
         ({"keep_groups": 0.5, "dynamic_sampling": {"metric": "reward"}}, "both choose the groups; set one of them"),
         ({"dynamic_sampling": {"max_batches": 1}}, "rl.dynamic_sampling.max_batches"),
         ({"keep_groups": 0.0}, "rl.keep_groups"),
+        ({"keep_groups": 0.99999999}, "rl.keep_groups: .* of so few groups drops none"),
         # Rollout correction.
+        (
+            {"algorithm": "ppo", "rollout_correction": {**DECOUPLED, "reject": "token_k3", "bounds": [2.0]}},
+            "reject: token_k3 may reject the token that the reward stands at, and gae would lose it",
+        ),
+        (
+            {
+                "advantage": "reinforce_plus_plus",
+                "rollout_correction": {**DECOUPLED, "reject": "token_k1", "bounds": [0.5, 2.0]},
+            },
+            "reject: token_k1 may reject .* and reinforce_plus_plus would lose it",
+        ),
         ({"rollout_correction": {"mode": "decoupled"}}, "corrects nothing without weights or reject"),
         ({"rollout_correction": {**DECOUPLED, "reject": "token_k1"}}, "reject and bounds go together"),
         ({"rollout_correction": {**DECOUPLED, "bounds": [2.0]}}, "reject and bounds go together"),
@@ -96,6 +113,10 @@ def test_an_unknown_algorithm_is_refused_with_those_there_are(workspace) -> None
         (
             {"rollout_correction": {**DECOUPLED, "reject": "token_k1", "bounds": [2.0, 0.5]}},
             "bounds: the lower one must be below the upper one",
+        ),
+        (
+            {"rollout_correction": {**DECOUPLED, "reject": "seq_mean_k1", "bounds": [0.5]}},
+            "bounds: 0.5 alone is seq_mean_k1's upper bound, and 1 over it the lower; take more than 1",
         ),
         (
             {"rollout_correction": {"mode": "decoupled", "reject": "token_k3", "bounds": [2.0], "threshold": 5.0}},
@@ -134,6 +155,10 @@ def test_what_cannot_act_is_refused_with_the_way_out(workspace, rl: dict, words:
         {"samples": 1, "advantage": "reinforce_plus_plus"},
         {"advantage": "gae", "critic": {"learning_rate": 1e-5}, "lam": 0.95},
         {"keep_groups": 0.25},
+        {"rollout_correction": {**DECOUPLED, "reject": "token_k3", "bounds": [2.0]}},
+        {"algorithm": "ppo", "rollout_correction": {**DECOUPLED, "reject": "seq_max_k3", "bounds": [2.0]}},
+        {"algorithm": "ppo", "critic": {"learning_rate": 1e-5, "warmup_steps": 19}},
+        {"rollout_correction": {**DECOUPLED, "reject": "seq_mean_k1", "bounds": [1.5]}},
     ],
 )
 def test_what_can_act_is_taken(workspace, rl: dict) -> None:
