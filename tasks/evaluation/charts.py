@@ -55,14 +55,14 @@ LIGHT = Palette("#3f474f", "#e2e0da", ("#1c6b57", "#c9772b", "#3d6fb0", "#9c4f8d
 
 @dataclass(frozen=True)
 class Panel:
-    """A chart of one of verl's metrics over the steps."""
+    """A chart of one metric over the steps."""
 
     title: str
     metric: str
 
 
 PANELS = (
-    Panel("Reward of the rollouts", "critic/score/mean"),
+    Panel("Reward of the rollouts", "episode/score"),
     Panel("Entropy of the policy", "actor/entropy"),
     Panel("Length of a response, tokens", "response_length/mean"),
 )

@@ -16,8 +16,8 @@ VALIDATION = {
     "2": {"one-hop": {"em": 1.0, "searches": 1.5, "n": 10}, "all": {"em": 1.0, "searches": 1.5, "n": 10}},
 }
 STEPS = [
-    {"step": 1, "data": {"critic/score/mean": 0.3, "actor/entropy": 1.0, "response_length/mean": 80}},
-    {"step": 2, "data": {"critic/score/mean": 0.5}},
+    {"step": 1, "data": {"episode/score": 0.3, "actor/entropy": 1.0, "response_length/mean": 80}},
+    {"step": 2, "data": {"episode/score": 0.5}},
 ]
 
 

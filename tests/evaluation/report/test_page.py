@@ -16,8 +16,8 @@ from tasks.params.judging import Report
 
 STEPS = [
     {"step": 0, "data": {"val-core/nq/reward/mean@1": 0.2}},
-    {"step": 1, "data": {"critic/score/mean": 0.3, "actor/entropy": 1.0, "response_length/mean": 80}},
-    {"step": 2, "data": {"critic/score/mean": 0.5}},
+    {"step": 1, "data": {"episode/score": 0.3, "actor/entropy": 1.0, "response_length/mean": 80}},
+    {"step": 2, "data": {"episode/score": 0.5}},
 ]
 VALIDATION = {
     "0": {"one-hop": {"em": 0.9, "searches": 1.0, "n": 10}, "all": {"em": 0.9, "searches": 1.0, "n": 10}},
@@ -198,7 +198,7 @@ def test_charts_never_share_an_id_and_take_the_pages_colours() -> None:
 
 
 def test_a_series_takes_the_steps_that_have_its_metric() -> None:
-    assert series(STEPS, "critic/score/mean") == [(1, 0.3), (2, 0.5)]
+    assert series(STEPS, "episode/score") == [(1, 0.3), (2, 0.5)]
     assert series(STEPS, "actor/entropy") == [(1, 1.0)]
     assert [title for title, _ in curves(STEPS[2:])] == ["Reward of the rollouts"]
 

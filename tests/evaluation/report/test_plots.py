@@ -22,7 +22,7 @@ def run(tmp_path: Path, trajectories) -> Path:
     figures = metrics.summarise(trajectories({"sft": 0.0, "rl": 1.0}), confidence=0.95, resamples=50, seed=0)
     write_plots(tmp_path / "data/evaluate/plots", figures, VALIDATION)
     (tmp_path / "data/rl").mkdir()
-    (tmp_path / "data/rl/steps.csv").write_text("step,critic/score/mean,actor/entropy\n1,0.25,1.5\n2,0.75,1.0\n")
+    (tmp_path / "data/rl/steps.csv").write_text("step,episode/score,actor/entropy\n1,0.25,1.5\n2,0.75,1.0\n")
     plots = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["plots"]
     (tmp_path / "dvc.yaml").write_text(yaml.safe_dump({"plots": plots}), encoding="utf-8")
     return tmp_path
@@ -45,5 +45,5 @@ def test_dvc_draws_what_dvc_yaml_names(run: Path, monkeypatch: pytest.MonkeyPatc
     page = (run / "drawn/index.html").read_text(encoding="utf-8")
     plots = yaml.safe_load((run / "dvc.yaml").read_text())["plots"]
     assert all(settings["title"] in page for plot in plots for settings in plot.values())
-    for value in ('"critic/score/mean": "0.75"', '"step": "10"', '"model": "rl"', '"slice": "hops-2, sft"'):
+    for value in ('"episode/score": "0.75"', '"step": "10"', '"model": "rl"', '"slice": "hops-2, sft"'):
         assert value in page
