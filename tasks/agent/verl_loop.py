@@ -211,6 +211,10 @@ class ForagerAgentLoop(AgentLoopBase):
             num_turns=2 * trajectory.turns,
             metrics=AgentLoopMetrics(**metrics),
             extra_fields={
+                # The weights' versions, which the engine tells with its first turn. An episode that was cut before has
+                # none, and verl's metrics fail at a None (trainer/ppo/v1/trainer_base.py:1897).
+                "min_global_steps": step - 1,
+                "max_global_steps": step - 1,
                 **server_fields,
                 "turn_scores": [],
                 "tool_rewards": [],

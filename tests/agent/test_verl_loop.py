@@ -111,6 +111,21 @@ def test_a_straggler_that_said_nothing_still_gives_verl_a_token_for_its_reward(p
     assert names == play()[0].extra_fields["reward_extra_info"].keys() >= {"part_em", "part_fallback"}
     assert output.reward_score == -1.0 and output.as_dict()["rm_scores"].tolist() == [-1.0]
     assert (record["stop_reason"], record["response_ids"], record["no_loss"]) == ("deadline", [], True)
+    # Step 1 samples with the weights that no step has changed; verl makes an array of these.
+    assert [output.extra_fields[f"{end}_global_steps"] for end in ("min", "max")] == [0, 0]
+
+
+def test_the_engine_says_which_weights_an_episode_was_played_with(play, tokenizer) -> None:
+    class Versioned(Server):
+        async def generate(self, **request: Any) -> TokenOutput:
+            output = await super().generate(**request)
+            left = len(self._turns)
+            output.extra_fields = {"min_global_steps": 7 - left, "max_global_steps": 7 - left}
+            return output
+
+    output, _ = play(server=Versioned(tokenizer))
+    ends = [output.extra_fields[f"{end}_global_steps"] for end in ("min", "max")]
+    assert ends == [8 - len(TURNS), 7]
 
 
 def test_what_follows_the_policys_last_token_is_logged_and_not_handed_over(play, tokenizer) -> None:
