@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,18 @@ def test_a_key_that_is_like_none_is_refused_with_those_there_are():
         ({ACTOR: {"grad_clip": {"x": 1}}}, "grad_clip: must be a number, got keys"),
         ({f"{ACTOR}.optim": 3}, "optim: holds keys, got 3; its keys are: optimizer, "),
         ({f"{ACTOR}.optim": None}, "optim: holds keys, got None"),
+        ({f"{ACTOR}.optim": {}}, "optim: {} changes nothing; name the keys"),
+        ({f"{ROLLOUT}.custom": {"a": [date(2026, 1, 2)]}}, "datetime.date(2026, 1, 2) is no value of verl's; put text"),
+        ({f"{ROLLOUT}.custom": {"a": b"hi"}}, "b'hi' is no value of verl's"),
+        ({f"{ROLLOUT}.custom": {"a": {1, 2}}}, "{1, 2} is no value of verl's"),
+        ({f"{ACTOR}.grad_clip": "${"}, f"verl.{ACTOR}.grad_clip: "),
+        (
+            {f"{ACTOR}.grad_clip": "${no_such.key}"},
+            f"verl.{ACTOR}.grad_clip: Interpolation key 'no_such.key' not found",
+        ),
+        ({f"{ACTOR}.grad_clip": f"${{{ACTOR}.grad_clip}}"}, "grad_clip: Recursive interpolation"),
+        ({f"{ACTOR}.grad_clip": "${trainer.project_name}"}, "grad_clip: must be a number, got 'verl_examples'"),
+        ({f"{ROLLOUT}.custom": {"a": ["${no_such.key}"]}}, "Interpolation key 'no_such.key' not found"),
         ({f"{ROLLOUT}.prometheus.port": "???"}, "??? is OmegaConf's sign"),
         ({"a b": 1}, "'a b' cannot be a name"),
         ({1: 2}, "'1' cannot be a name"),
@@ -82,6 +95,7 @@ def test_a_value_that_verl_does_not_take_is_refused(settings, words):
         {f"{ACTOR}.ppo_max_token_len_per_gpu": "${data.max_prompt_length}"},
         {ACTOR: {"optim": {"betas": [0.9, 0.95]}, "optim.lr_scheduler_type": "cosine"}},
         {f"{ROLLOUT}.cudagraph_capture_sizes": None},
+        {f"{ACTOR}.data_loader_seed": "${data.seed}"},  # null by default, and the stage sets it
         {f"{ROLLOUT}.server.timeout": 5.0},  # the YAML lacks it, the dataclass knows it
         {f"{ROLLOUT}.engine_kwargs.vllm.any_thing.at-all": [1]},
         {f"{ROLLOUT}.custom": {"mine": {"x": 1}}},

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tasks.training.overrides import flatten
-from tasks.training.verl_schema import kinds, owned
+from tasks.training.verl_schema import interpolations, kinds, owned
 from tasks.training.verl_schema.tree import Node, find, nearest, tree
 
 Fault = tuple[str, str | None]  # what is wrong, and how to mend it
@@ -20,7 +20,13 @@ SECTIONS = {"verl": ("ppo_trainer", "rl", owned.RL), "sft.verl": ("sft_trainer_e
 
 
 def faults(section: str, settings: Mapping[str, Any]) -> Iterator[Fault]:
-    """What is wrong with a section's settings, key by key."""
+    """What is wrong with a section's settings, key by key, and last what `${...}` refers to."""
+    yield from _of_keys(section, settings)
+    for key, said in interpolations.faults(SECTIONS[section][0], settings):
+        yield f"{section}.{key}: {said}", None
+
+
+def _of_keys(section: str, settings: Mapping[str, Any]) -> Iterator[Fault]:
     config, stage, owners = SECTIONS[section]
     root = tree(config)
     pairs = list(flatten(settings))
@@ -40,10 +46,18 @@ def faults(section: str, settings: Mapping[str, Any]) -> Iterator[Fault]:
             yield f"{name}: set by {owner}", "set that, and leave this out"
         elif node is None:
             yield _unknown(root, section, key)
+        elif (strange := next((one for one in kinds.inside(value) if not kinds.is_plain(one)), None)) is not None:
+            yield f"{name}: {strange!r} is no value of verl's", "put text between quotes"
         elif _holds(value, "???"):
             yield f"{name}: ??? is OmegaConf's sign for a value that is missing", "give the value"
         elif node.key == key and not kinds.fits(value, node.allowed):
             yield _wrong_kind(node, name, value)
+        elif value == {} and node.default:
+            # OmegaConf merges it into what is there.
+            yield (
+                f"{name}: {{}} changes nothing",
+                f"name the keys to change, or leave it out: {', '.join(_shown(node))}",
+            )
 
 
 def _wrong_kind(node: Node, name: str, value: Any) -> Fault:
@@ -73,18 +87,10 @@ def _shown(node: Node) -> list[str]:
 def _names(key: str, value: Any) -> Iterator[str]:
     """All names in a key and in the mappings of its value."""
     yield from key.split(".")
-    for one in _inside(value):
+    for one in kinds.inside(value):
         if isinstance(one, Mapping):
             yield from map(str, one)
 
 
 def _holds(value: Any, text: str) -> bool:
-    return any(one == text for one in _inside(value))
-
-
-def _inside(value: Any) -> Iterator[Any]:
-    """A value, and all that its mappings and lists hold."""
-    yield value
-    below = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    for one in below:
-        yield from _inside(one)
+    return any(one == text for one in kinds.inside(value))

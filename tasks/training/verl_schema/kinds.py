@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tasks.training.verl_schema import classes
@@ -64,6 +65,19 @@ def of_value(value: Any) -> frozenset[str]:
     if isinstance(value, list | tuple):
         return frozenset({"list"})
     return frozenset({type(value).__name__})
+
+
+def is_plain(value: Any) -> bool:
+    """Whether OmegaConf can hold a value; YAML also knows dates, sets and bytes."""
+    return value is None or isinstance(value, bool | int | float | str | dict | list)
+
+
+def inside(value: Any) -> Iterator[Any]:
+    """A value, and all that its mappings and lists hold."""
+    yield value
+    below = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    for one in below:
+        yield from inside(one)
 
 
 def fits(value: Any, allowed: frozenset[str]) -> bool:
