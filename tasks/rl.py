@@ -22,9 +22,7 @@ import argparse
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import pandas as pd
 import pyarrow.parquet as pq
 
 from tasks import params as parameters
@@ -39,35 +37,12 @@ from tasks.retrieval.index import manifest
 DIFFER = 3  # exit code of the engine's check; 1 is any crash, which says nothing about the engine
 
 
-def validation_figures(rollouts: pd.DataFrame) -> Figures:
-    """What each validation showed, by kind of question and of all: `{step: {kind: {em, searches, n}}}`.
-
-    A kind is a data source, those of the generated world without their prefix; fewer hops come first, then the
-    kind with more questions.
-
-    Args:
-        rollouts: what `RolloutLog.publish` returned; a row an episode.
-    """
-    frame = rollouts[rollouts["split"] == "validation"]
-    frame = frame.assign(kind=frame["data_source"].str.removeprefix("world-"))
-    kinds = frame.groupby("kind").agg(hops=("hops", "mean"), n=("em", "size"))
-    ordered = kinds.sort_values(["hops", "n"], ascending=[True, False], kind="stable").index
-
-    def means(part: pd.DataFrame) -> Figures:
-        return {"em": float(part["em"].mean()), "searches": float(part["searches"].mean()), "n": len(part)}
-
-    found: Figures = {}
-    for step, part in frame.groupby("step"):
-        of_kind = {kind: part[part["kind"] == kind] for kind in ordered}
-        found[str(step)] = {kind: means(rows) for kind, rows in of_kind.items() if len(rows)} | {"all": means(part)}
-    return found
-
-
 def run(stage: Stage) -> Figures:
     from tasks.training import rl_run
     from tasks.training.alarms import Alarms
     from tasks.training.checkpoints import RunFolder, healthy_checkpoints
     from tasks.training.event_files import EventFiles
+    from tasks.training.rl_figures import engine_against_actor, episodes, validation_figures
     from tasks.training.rollouts import RolloutLog
     from tasks.training.steps import numbers, read_steps, write_steps, write_table
 
@@ -157,8 +132,8 @@ def run(stage: Stage) -> Figures:
         "selected_step": selected,
         "checkpoints": {"saved": len(folder.saved()), "kept": len(kept), "healthy": len(healthy)},
         "validation": validation_figures(rollouts),
-        **_episodes(trained, grouped=params.rl.samples > 1),
-        **_engine_against_actor(trained, params.rl.mask_observations and not _bypasses(params.rl)),
+        **episodes(trained, params.rl),
+        **engine_against_actor(trained, params.rl),
         "sanity_max_logprob_diff": sanity.summary()["max_logprob_diff"],
     }
 
@@ -187,45 +162,6 @@ def _require_a_step(rows: Path, rl: Rl) -> None:
 def _shown(metrics: Mapping[str, float], name: str, digits: int) -> str:
     """A figure of the policy, which has none of its update while the critic alone is trained."""
     return f"{metrics[name]:.{digits}f}" if name in metrics else "-"
-
-
-def _episodes(trained: Sequence[dict[str, Any]], *, grouped: bool) -> Figures:
-    """What the rollouts of all training steps were like: the mean share of groups without signal, and counts.
-
-    The share is None where each question is rolled out once: there are no groups.
-    """
-    data = [step["data"] for step in trained]
-    without_signal = [step["episode/groups_without_signal"] for step in data] if grouped else []
-    return {
-        "groups_without_signal": sum(without_signal) / len(data) if grouped else None,
-        **{
-            name: int(sum(step[f"episode/{key}"] for step in data))
-            for name, key in (
-                ("no_loss_on_traj", "no_loss_on_traj"),
-                ("tool_failures", "tool_failures/all"),
-                ("copied_example", "copied_example"),
-            )
-        },
-    }
-
-
-def _bypasses(rl: Rl) -> bool:
-    return rl.rollout_correction is not None and rl.rollout_correction.mode == "bypass"
-
-
-def _engine_against_actor(trained: Sequence[dict[str, Any]], compared: bool) -> Figures:
-    """Largest differences of single tokens' probabilities and of whole responses' mean log-probabilities.
-
-    None where verl compares nothing: the engine has no probabilities of observations, which may be trained on, and
-    where it is bypassed the actor's are not computed before the update.
-    """
-    if not compared:
-        return {"rollout_prob_diff_max": None, "rollout_logprob_diff_max": None}
-    ends = [f"rollout_corr/log_ppl_diff_{end}" for end in ("max", "min")]
-    return {
-        "rollout_prob_diff_max": max(step["data"]["training/rollout_probs_diff_max"] for step in trained),
-        "rollout_logprob_diff_max": max(abs(step["data"][end]) for step in trained for end in ends),
-    }
 
 
 def check_engine(model: Path | None, episodes: int | None) -> int:

@@ -8,7 +8,7 @@ import pytest
 
 from tasks.errors import InputError
 from tasks.evaluation import climb
-from tasks.rl import validation_figures
+from tasks.training.rl_figures import validation_figures
 
 PNG = b"\x89PNG\r\n"
 
