@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,13 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
-from omegaconf.errors import OmegaConfBaseException
+from rich.console import Console
 
 from tasks.errors import InputError
 from tasks.params import Params
 from tasks.training.batches import Batches
 from tasks.training.machine import has_gpu
+from tasks.training.made_with import at, changed_since
 from tasks.training.overrides import flatten, hydra_overrides
 from tasks.training.rl_config import RlFiles, bucket_megabytes, rl_settings
 from tasks.training.verl_schema import classes, owned
@@ -32,18 +35,9 @@ Row = tuple[str, str, str, str]  # key, value, verl's default, set by
 
 
 def composed(overrides: Sequence[str]) -> DictConfig:
-    """Verl's configuration for RL, as `verl.trainer.main_ppo` composes it.
-
-    Raises:
-        InputError: an interpolation of the user's refers to nothing.
-    """
-    try:
-        with initialize_config_dir(str(classes.package() / "trainer" / "config"), version_base=None):
-            config = compose("ppo_trainer", list(overrides))
-        OmegaConf.to_container(config, resolve=True)
-    except (HydraException, OmegaConfBaseException) as error:
-        raise InputError(str(error).splitlines()[0], where="verl") from None
-    return config
+    """Verl's configuration for RL, as `verl.trainer.main_ppo` composes it."""
+    with initialize_config_dir(str(classes.package() / "trainer" / "config"), version_base=None):
+        return compose("ppo_trainer", list(overrides))
 
 
 def check_by_verl(config: DictConfig, *, critic: bool) -> None:
@@ -86,9 +80,11 @@ class DryRun:
 
     def __init__(self, params: Params, preset: Mapping[str, Any]) -> None:
         self.params, self._preset = params, dict(flatten(preset))
-        self.missing = [path for path in (MODEL, ROWS) if not path.exists()]
+        written = params.model_dump(by_alias=True, exclude_unset=True)
+        self._changed_since = {path: changed_since(stage, written) for path, stage in ((MODEL, "sft"), (ROWS, "demos"))}
+        self.missing = [path for path, changed in self._changed_since.items() if changed or not path.exists()]
         dtype, bucket = params.policy.dtype, 64
-        if MODEL.is_dir():
+        if MODEL not in self.missing:
             dtype = json.loads((MODEL / "config.json").read_text(encoding="utf-8"))["dtype"]
             bucket = bucket_megabytes(MODEL)
         paths = (MODEL, ROWS, RUN / "validation.parquet", RUN / "agent_loop.yaml", RUN / "verl")
@@ -99,7 +95,8 @@ class DryRun:
         self.config = composed(hydra_overrides(self._settings, params.verl))
         check_by_verl(self.config, critic=params.rl.critic is not None)
         plain: Any = OmegaConf.to_container(self.config, resolve=True)
-        self.batches = Batches.of(plain, _questions(), critic=params.rl.critic is not None)
+        questions = None if ROWS in self.missing else _questions()
+        self.batches = Batches.of(plain, questions, critic=params.rl.critic is not None)
         self.batches.check()
 
     def yaml(self) -> str:
@@ -125,24 +122,23 @@ class DryRun:
         content = self.params.model_dump(mode="json", by_alias=True)
         for name in re.findall(r"[a-z_]+(?:\.[a-z_]+)+", owner):
             mine = [one for one in self._preset if f"{one}.".startswith(f"{name}.")]
-            if mine and all(_at(content, one) == self._preset[one] for one in mine):
+            if mine and all(at(content, one) == self._preset[one] for one in mine):
                 return f"{owner} (preset {self.params.rl.algorithm})"
         return owner
 
     def notes(self) -> Iterator[str]:
         """What stands for what is not there yet."""
         for path in self.missing:
-            yield f"not made yet: {path}"
+            changed = self._changed_since[path] if path.exists() else []
+            why = f", and what is there was made with another {', '.join(changed)}" if changed else ""
+            yield f"not made yet: {path}{why}"
         if MODEL in self.missing:
             dtype = self.params.policy.dtype
             yield f"so {dtype}, of policy.dtype, stands for the model's, and 64 MB for its largest tensor"
         yield f"{RUN.name} stands for the hash that the run's state is filed under"
 
 
-def _questions() -> int | None:
-    """How many questions RL has; None while they are not made."""
-    if not ROWS.is_file():
-        return None
+def _questions() -> int:
     import pyarrow.parquet as pq
 
     return int(pq.read_metadata(ROWS).num_rows)
@@ -156,12 +152,6 @@ def _rank(set_by: str) -> int:
     return 3 if set_by.endswith(")") else 2 if set_by.startswith("rl.") else 1
 
 
-def _at(content: Any, key: str) -> Any:
-    for name in key.split("."):
-        content = content.get(name) if isinstance(content, dict) else None
-    return content
-
-
 def _shown(value: Any) -> str:
     if OmegaConf.is_config(value):
         text = json.dumps(OmegaConf.to_container(value, resolve=True), ensure_ascii=False)
@@ -173,26 +163,37 @@ def _shown(value: Any) -> str:
 
 
 def show(run: DryRun) -> None:
-    """Print it: the configuration first, then what one looks for, which is what a terminal still shows."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
+    """Print it: the configuration first, then what one looks for, which is what a terminal still shows.
 
-    print(run.yaml())
-    rows = run.changes()
-    heading: Row = ("key", "value", "verl's default", "set by")
+    A reader that has seen enough, such as `head`, may leave.
+    """
     console = Console(highlight=False)
-    if console.is_terminal:
-        table = Table(title="Not verl's default", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-        for name in heading:
-            table.add_column(name, overflow="fold", ratio=5 if name == "key" else 3)
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
-    else:
-        widths = [max(map(len, column)) for column in zip(heading, *rows, strict=True)]
-        for row in (heading, *rows):
-            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    try:
+        print(run.yaml())
+        if console.is_terminal:
+            print("Not verl's default:\n")
+        for line in table(run.changes(), console.width if console.is_terminal else None):
+            print(line)
         print()
-    for line in (*run.notes(), *run.batches.lines(run.params.rl)):
-        console.print(line, markup=False, soft_wrap=True)
+        for line in (*run.notes(), *run.batches.lines(run.params.rl)):
+            console.print(line, markup=False, soft_wrap=not console.is_terminal)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter's end would fail on it
+
+
+def table(rows: Sequence[Row], width: int | None) -> list[str]:
+    """Lines that never break a key, since one copies it.
+
+    Args:
+        rows: as `DryRun.changes` returns them.
+        width: of the terminal; where columns do not fit a row takes two lines. None: no limit.
+    """
+    heading: Row = ("key", "value", "verl's default", "set by")
+    widths = [max(map(len, column)) for column in zip(heading, *rows, strict=True)]
+    if width is None or sum(widths) + 2 * (len(widths) - 1) <= width:
+        return [
+            "  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip()
+            for row in (heading, *rows)
+        ]
+    return [line for key, value, default, by in rows for line in (key, f"    {value}   (verl: {default})   {by}")]

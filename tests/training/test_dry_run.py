@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from tasks import params
 from tasks.errors import InputError
 from tasks.rl import dry_run
-from tasks.training.dry_run import DryRun, composed
+from tasks.training.dry_run import DryRun, composed, table
 from tasks.training.overrides import hydra_overrides
 
 ROOT = Path(__file__).parents[2]
@@ -131,6 +131,49 @@ def test_questions_are_counted(workspace):
         dry()
 
 
+def test_what_was_made_with_other_parameters_is_not_this_runs(workspace):
+    write_rows(15)
+    locked = yaml.safe_load(yaml.safe_dump(params.resolve("tiny")))
+    of_demos = {key: locked[key] for key in ("seed", "episode", "demos")}
+    stages = {"ingest": {"params": {"data/params/params.yaml": {"ingest": locked["ingest"], "seed": 0}}}}
+    stages["demos"] = {"params": {"data/params/params.yaml": of_demos}}
+    (workspace / "dvc.lock").write_text(yaml.safe_dump({"schema": "2.0", "stages": stages}))
+    with pytest.raises(InputError, match="16 questions a step, and there are 15"):
+        dry()
+    run = dry(seed=1, demos={"rl_questions": "few.jsonl"})
+    assert run.batches.questions is None
+    assert (
+        "not made yet: data/demos/rl_train.parquet, and what is there was made with another seed, demos.rl_questions"
+        in list(run.notes())
+    )
+    # A later stage's key leaves them as they are.
+    with pytest.raises(InputError, match="and there are 15"):
+        dry(sft={"learning_rate": 0.5})
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_narrow_terminal_breaks_no_key(workspace, width):
+    run = dry(rl={"algorithm": "dapo"})
+    rows = run.changes()
+    lines = table(rows, width)
+    assert lines[::2] == [row[0] for row in rows] and max(map(len, lines[::2])) <= 80
+    place = lines.index("actor_rollout_ref.actor.clip_ratio_high")
+    assert lines[place + 1] == "    0.28   (verl: 0.2)   rl.clip.high (preset dapo)"
+    assert table(rows, 500) == table(rows, None) and len(table(rows, None)) == len(rows) + 1
+
+
+def test_a_reader_may_leave(workspace):
+    done = subprocess.run(
+        f"set -o pipefail; {sys.executable} -m tasks.rl --dry-run | head -1",
+        shell=True,
+        executable="/bin/bash",
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "model_engine: dp\n", "")
+
+
 def test_few_questions_come_again_and_a_batch_that_is_not_whole_never(workspace):
     write_rows(40)
     run = dry()
@@ -157,7 +200,7 @@ def test_verl_accepts_the_off_policy_mask_and_every_route_of_the_kl(workspace):
 
 
 def test_an_interpolation_to_nothing_is_refused(workspace):
-    with pytest.raises(InputError, match=r"verl: .*no_such"):
+    with pytest.raises(InputError, match=r"verl\.actor_rollout_ref\.actor\.grad_clip: .*no_such"):
         dry(verl={"actor_rollout_ref.actor.grad_clip": "${no_such.key}"})
 
 
