@@ -247,7 +247,7 @@ def find_run(run_id: str) -> Record | None:
     try:
         run = connect().get_run(run_id)
     except MlflowException as error:
-        if error.error_code == "RESOURCE_DOES_NOT_EXIST":
+        if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):  # the latter: no id at all
             return None
         raise
     return _record(run)

@@ -106,7 +106,7 @@ class Rl(Section):
     updates: Positive
     epochs: Positive
     learning_rate: Float
-    temperature: Float
+    temperature: Number
     mask_observations: bool
     validate_every: Positive
     validation_questions: Positive

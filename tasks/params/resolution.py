@@ -214,6 +214,9 @@ def resolve(profile: str, settings: Mapping[str, Any] | None = None) -> dict[str
         raise InputError("no params/defaults.yaml here", mend="run from the project's root folder")
     layers = _layers(profile)
     if settings:
+        for key in ("profile", "extends"):
+            if key in settings:
+                raise InputError(f"{key} is no parameter", where="--set", mend="choose a profile: --profile NAME")
         layers.append((Path("--set"), dict(settings)))
     defaults = read_yaml(DEFAULTS)
     asked = defaults

@@ -2,8 +2,10 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
+import pytest
 import yaml
 from matplotlib.image import imread
 
@@ -27,6 +29,23 @@ def test_the_command_writes_table_picture_and_figures_from_a_folder(make_result,
     baseline, dapo = found["arms"]
     assert baseline["difference"] is None
     assert (dapo["difference"]["verdict"], dapo["difference"]["by_seed"]) == ("better", {"0": 0.4, "1": 0.4})
+
+
+@pytest.mark.parametrize("content", [b"\xff", b"{", b"[]"])
+def test_a_broken_result_is_refused_with_its_file(tmp_path, capsys, content) -> None:
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(SystemExit, match="2"):
+        ablations.main(["--results", str(tmp_path)])
+    said = capsys.readouterr().err
+    assert said.startswith(f"ablations: error: {tmp_path}/a.json: ") and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("runs", ["", "latest,", "no run", "0" * 32])
+def test_a_run_that_is_none_is_refused(workspace, mlflow_tables, capsys, runs) -> None:
+    shutil.copytree(mlflow_tables, "mlruns", dirs_exist_ok=True)
+    with pytest.raises(SystemExit, match="2"):
+        ablations.main(["--runs", runs])
+    assert capsys.readouterr().err.startswith("ablations: error: MLflow: no ")
 
 
 def test_the_page_has_every_arm_as_its_file_says_it() -> None:

@@ -40,6 +40,7 @@ def source(item):
         ("rl: {steps: many}", ["rl.steps", "'many'"]),
         ("rl: {steps: 0}", ["rl.steps", "0"]),
         ("rl: {steps: 3}", ["rl.validate_every"]),
+        ("rl: {temperature: 0}", ["rl.temperature", "greater than 0"]),
         ("seed: 1.5", ["seed"]),
         ("rl: [", ["mine.yaml, line 1", "YAML"]),
         ("- a", ["top level"]),
@@ -325,3 +326,12 @@ def test_an_interactions_file_without_its_class_is_refused(workspace, monkeypatc
     overlay_file(workspace, "episode: {interaction: empty_user}")
     with pytest.raises(InputError, match=r"episode\.interaction: the file of 'empty_user' holds no class Interaction"):
         params.resolve("mine")
+
+
+@pytest.mark.parametrize("key", ["profile", "extends"])
+def test_a_setting_chooses_no_profile(workspace, key):
+    with pytest.raises(InputError, match=rf"--set: {key} is no parameter; choose a profile: --profile NAME"):
+        params.resolve("tiny", {key: "hotpotqa-smollm2-cpu"})
+    params.PROFILE.write_text(f"profile: tiny\nset: {{{key}: tiny}}\n")
+    with pytest.raises(InputError, match=f"{key} is no parameter"):
+        params.resolve_in_force()
