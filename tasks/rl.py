@@ -67,10 +67,12 @@ def run(stage: Stage) -> Figures:
     def on_step(step: int, metrics: dict[str, float]) -> None:
         record(step, metrics)
         if "critic/score/mean" in metrics:
+            generated = metrics.get("episode/groups/generated", 0)
+            more = f", {generated:.0f} groups generated" if generated > params.rl.prompts else ""
             stage.say(
                 f"step {step}/{params.rl.steps}: reward {metrics['episode/score']:.3f}, "
                 f"entropy {_shown(metrics, 'actor/entropy', 3)}, grad norm {_shown(metrics, 'actor/grad_norm', 2)}, "
-                f"{metrics['timing_s/step']:.1f} s"
+                f"{metrics['timing_s/step']:.1f} s{more}"
             )
         for line in alarms.of(metrics):
             stage.say(f"step {step}: {line}")

@@ -39,12 +39,15 @@ def validation_figures(rollouts: pd.DataFrame) -> Figures:
 def episodes(trained: Sequence[dict[str, Any]], rl: Rl) -> Figures:
     """What the rollouts of all training steps were like: the mean share of groups without signal, and counts.
 
-    The share is None where each question is rolled out once: there are no groups.
+    The share is None where each question is rolled out once: there are no groups. `generations_per_batch` is how many
+    groups were generated for a group trained on, what dynamic sampling or StarPO-S' filter cost; 1 without them.
     """
     data, grouped = [step["data"] for step in trained], rl.samples > 1
     without_signal = [step["episode/groups_without_signal"] for step in data] if grouped else []
+    generated = [step["episode/groups/generated"] / rl.prompts for step in data] if grouped else [1.0]
     return {
         "groups_without_signal": sum(without_signal) / len(data) if grouped else None,
+        "generations_per_batch": sum(generated) / len(generated),
         **{
             name: int(sum(step[f"episode/{key}"] for step in data))
             for name, key in (

@@ -30,14 +30,17 @@ def test_there_are_none_where_observations_are_trained_on_or_the_actor_is_bypass
 
 
 def test_what_the_rollouts_of_all_steps_were_like(defaults) -> None:
-    names = ("groups_without_signal", "no_loss_on_traj", "tool_failures/all", "copied_example")
+    names = ("groups/generated", "groups_without_signal", "no_loss_on_traj", "tool_failures/all", "copied_example")
     data = [
         dict(zip((f"episode/{name}" for name in names), values, strict=True))
-        for values in ((0.5, 1, 2, 0), (1.0, 0, 3, 4))
+        for values in ((16, 0.5, 1, 2, 0), (40, 1.0, 0, 3, 4))
     ]
     counts = {"no_loss_on_traj": 1, "tool_failures": 5, "copied_example": 4}
     trained = [{"step": step, "data": one} for step, one in enumerate(data, start=1)]
-    assert episodes(trained, defaults.rl) == {"groups_without_signal": 0.75, **counts}
+    assert episodes(trained, defaults.rl) == {
+        "groups_without_signal": 0.75, "generations_per_batch": 1.75, **counts,
+    }  # fmt: skip
     for one in data:
-        del one["episode/groups_without_signal"]  # as where each question is rolled out once
-    assert episodes(trained, defaults.rl.model_copy(update={"samples": 1})) == {"groups_without_signal": None, **counts}
+        del one["episode/groups_without_signal"], one["episode/groups/generated"]  # each question is rolled out once
+    once = defaults.rl.model_copy(update={"samples": 1})
+    assert episodes(trained, once) == {"groups_without_signal": None, "generations_per_batch": 1.0, **counts}
