@@ -4,7 +4,7 @@
 sections the other stages depend on: a change of one key re-runs just the stages that read its section.
 """
 
-from tasks.params.algorithm import Rl
+from tasks.params.algorithm import Rl, groups_to_generate
 from tasks.params.models import (
     Architecture,
     Demos,
@@ -30,6 +30,7 @@ from tasks.params.models import (
 from tasks.params.resolution import (
     DEFAULTS,
     PROFILE,
+    RESOLVED,
     load,
     overlay,
     parse,
@@ -37,6 +38,7 @@ from tasks.params.resolution import (
     preset_of,
     profile_name,
     profiles,
+    read_yaml,
     resolve,
     resolve_in_force,
     settings_in_force,
@@ -47,6 +49,7 @@ from tasks.params.resolution import (
 __all__ = [
     "DEFAULTS",
     "PROFILE",
+    "RESOLVED",
     "Architecture",
     "Demos",
     "Entry",
@@ -68,6 +71,7 @@ __all__ = [
     "Sft",
     "Tools",
     "Validate",
+    "groups_to_generate",
     "load",
     "overlay",
     "parse",
@@ -75,6 +79,7 @@ __all__ = [
     "preset_of",
     "profile_name",
     "profiles",
+    "read_yaml",
     "resolve",
     "resolve_in_force",
     "settings_in_force",

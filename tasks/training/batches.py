@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.errors import InputError
-from tasks.params import Rl
-from tasks.params.algorithm import groups_to_generate
+from tasks.params import Rl, groups_to_generate
 
 
 @dataclass(frozen=True)

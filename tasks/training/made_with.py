@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.contract import UPSTREAM
-from tasks.params.resolution import RESOLVED, read_yaml
+from tasks.params import RESOLVED, read_yaml
 from tasks.training.overrides import flatten
 
 LOCK = Path("dvc.lock")

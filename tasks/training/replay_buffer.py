@@ -15,7 +15,7 @@ from typing import Any
 import transfer_queue as tq
 from verl.trainer.ppo.v1.replay_buffer import FILTER_GROUPS_REWARD_METRIC, ReplayBuffer
 
-from tasks.params.algorithm import groups_to_generate
+from tasks.params import groups_to_generate
 
 POLL_SECONDS = 0.1
 _FILTERED, _KEPT = "training/filter_groups", "training/keep_groups"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
-from tasks.params.algorithm import groups_to_generate
+from tasks.params import groups_to_generate
 from tasks.training.replay_buffer import PromptReplayBuffer
 
 RIGHT, WRONG = (1.0, 1.0), (0.0, 0.0)
