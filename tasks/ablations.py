@@ -21,7 +21,7 @@ from tasks.ablation.comparing import CONFIDENCE
 from tasks.ablation.result import Result
 from tasks.errors import exit_on_input_error
 from tasks.evaluation.charts import LIGHT, write_png
-from tasks.files import write_json
+from tasks.files import output_file, write_json
 
 PICTURE = Path("docs/images/ablations.png")
 FIGURES = Path("docs/results/ablations.json")
@@ -52,8 +52,8 @@ def main(arguments: Sequence[str]) -> int:
         "--runs", default=tracked.LATEST, help="ids of ablations' runs in MLflow, commas between (default: latest)"
     )
     source.add_argument("--results", type=Path, help="a folder of results instead, one JSON file a run")
-    parser.add_argument("--out", type=Path, default=PICTURE, help=f"the PNG file (default {PICTURE})")
-    parser.add_argument("--json", type=Path, default=FIGURES, help=f"the figures' file (default {FIGURES})")
+    parser.add_argument("--out", type=output_file, default=PICTURE, help=f"the PNG file (default {PICTURE})")
+    parser.add_argument("--json", type=output_file, default=FIGURES, help=f"the figures' file (default {FIGURES})")
     given = parser.parse_args(arguments)
     with exit_on_input_error("ablations"):
         results = result.read(given.results) if given.results else tracked.read(given.runs.split(","))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 from pathlib import Path
@@ -35,3 +36,18 @@ def read_json(path: Path) -> Any:
         raise InputError("no such file", where=str(path), mend="run the earlier stages with `dvc repro`") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"not JSON: {error}", where=str(path)) from None
+
+
+def output_file(text: str) -> Path:
+    """The type of an argument that names a file to write, for argparse: what cannot be one is refused before any work.
+
+    Raises:
+        argparse.ArgumentTypeError: it is a folder, or the folder that would take it cannot be written to.
+    """
+    path = Path(text)
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is a folder; name a file")
+    there = next(folder for folder in path.absolute().parents if folder.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be written: {there} is no folder that one may write to")
+    return path

@@ -23,6 +23,7 @@ import numpy as np
 import tasks.quiet  # noqa: F401  before any engine is imported
 from tasks import params, tracking
 from tasks.errors import InputError, exit_on_input_error
+from tasks.files import output_file
 from tasks.params import Params
 from tasks.selection import curves, impact, table
 
@@ -112,7 +113,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tasks.select", description="The questions that taught RL most.")
     parser.add_argument("--rollouts", type=Path, default=ROLLOUTS, help=f"a run's rollout log (default {ROLLOUTS})")
     parser.add_argument("--random", action="store_true", help="as many questions drawn at random, for a control")
-    parser.add_argument("--out", type=Path, help=f"the file (default {LIMR}; with --random {RANDOM})")
+    parser.add_argument("--out", type=output_file, help=f"the file (default {LIMR}; with --random {RANDOM})")
     options = parser.parse_args(arguments)
     with exit_on_input_error("select"):
         settings = params.typed(params.resolve_in_force(), where="params")

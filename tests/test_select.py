@@ -63,6 +63,30 @@ def test_a_question_with_fewer_visits_is_left_out_and_takes_no_epoch_from_the_ot
     assert (found.shares.shape[1], found.short, found.late) == (2, 1, 0)
 
 
+@pytest.mark.parametrize("content", [b"", b"broken", b"PAR1" * 9])
+def test_a_broken_log_is_refused_with_its_table(log, capsys, content) -> None:
+    Path("data/rl/rollouts/train_00002.parquet").write_bytes(content)
+    with pytest.raises(SystemExit, match="2"):
+        select.main([])
+    said = capsys.readouterr().err
+    assert said.startswith("select: error: data/rl/rollouts/train_00002.parquet: cannot be read: ")
+    assert said.count("\n") == 1
+
+
+def test_a_table_that_is_no_log_is_refused(log) -> None:
+    pd.DataFrame({"a": [1]}).to_parquet("data/rl/rollouts/train_00002.parquet")
+    with pytest.raises(InputError, match=r"train_00002\.parquet: cannot be read: No match for FieldRef"):
+        curves.read(Path("data/rl/rollouts"))
+
+
+@pytest.mark.parametrize("out", ["", "data", "params/tiny.yaml/x.jsonl"])
+def test_what_cannot_be_written_is_refused_before_any_work(log, capsys, out) -> None:
+    before = sorted(log.rglob("*"))
+    with pytest.raises(SystemExit, match="2"):
+        select.main(["--out", out])
+    assert f"argument --out: {out!r} " in capsys.readouterr().err and sorted(log.rglob("*")) == before
+
+
 def test_a_run_of_fewer_than_two_epochs_is_refused_with_what_it_needs(workspace) -> None:
     play(1, a="10", b="11")
     play(2, c="10", d="11")
@@ -70,11 +94,11 @@ def test_a_run_of_fewer_than_two_epochs_is_refused_with_what_it_needs(workspace)
     with pytest.raises(InputError) as caught:
         curves.read(Path("data/rl/rollouts"))
     assert str(caught.value) == (
-        "data/rl/rollouts: 2 whole epochs are needed and 1 had: 6 visits of 4 questions in 3 steps, 1.5 a question; "
-        "raise rl.steps to 4, or name fewer questions in demos.rl_questions"
+        "data/rl/rollouts: 2 whole epochs are needed, and it has 1: 6 visits of 4 questions in 3 steps, "
+        "1.5 a question; raise rl.steps to 4, or name fewer questions in demos.rl_questions"
     )
     # Two more questions have not been reached yet.
-    with pytest.raises(InputError, match=r"and 0 had: 6 visits of 6 questions in 3 steps, 1\.0 a .*rl\.steps to 6"):
+    with pytest.raises(InputError, match=r"and it has 0: 6 visits of 6 questions in 3 steps, 1\.0 a .*rl\.steps to 6"):
         curves.read(Path("data/rl/rollouts"), asked=6)
 
 

@@ -17,7 +17,7 @@ from random import Random
 
 from tasks import params
 from tasks.errors import InputError, exit_on_input_error
-from tasks.files import write_text_aside
+from tasks.files import output_file, write_text_aside
 
 ROWS = Path("data/demos/left.parquet")
 EPOCHS = 4
@@ -47,7 +47,7 @@ def draw(ids: Sequence[str], *, steps: int, prompts: int, seed: int) -> list[str
 def main(arguments: Sequence[str]) -> int:
     """Write the questions that the arm `few` trains on."""
     parser = argparse.ArgumentParser(prog="python -m tasks.ablation.few", description=main.__doc__)
-    parser.add_argument("out", type=Path, help="JSONL, a question's id a line")
+    parser.add_argument("out", type=output_file, help="JSONL, a question's id a line")
     out = parser.parse_args(arguments).out
     with exit_on_input_error("few"):
         import pyarrow.parquet as pq

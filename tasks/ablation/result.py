@@ -15,7 +15,7 @@ from tasks.files import read_json, write_json
 from tasks.sections import Count, Float, Section, Share, refusal
 
 MODELS = ("base", "sft", "rl")
-REWARD = "critic/score/mean"
+REWARD = "episode/score"
 GENERATIONS = "training/filter_groups/generations_per_batch"
 COLUMNS = ["model", "question_id", "data_source", "hops", "em", "searches", "format_valid"]
 
@@ -56,7 +56,7 @@ class Result(Section):
     Attributes:
         machine: in words, such as "2 cores (x86_64)".
         models: base, sft and rl.
-        steps: of training, ascending; `critic/score/mean` is in each.
+        steps: of training, ascending; `episode/score` is in each.
         validation: by RL step; "0" is before the first.
         seconds_per_step: mean of RL's steps.
         generations_per_batch: groups generated for a group trained on; 1 where nothing is filtered.

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from tasks.errors import InputError
 
@@ -48,13 +49,13 @@ def read(rollouts: Path, *, asked: int | None = None) -> Curves:
         asked: how many questions the run had to go through, where that is known.
 
     Raises:
-        InputError: there is no log, or it has fewer than two whole epochs.
+        InputError: there is no log, a table of it is broken, or it has fewer than two whole epochs.
     """
     tables = sorted(rollouts.glob("train_*.parquet"))
     if not tables:
         raise InputError("no rollouts of training steps", where=str(rollouts), mend="run `dvc repro rl`")
     columns = ["question_id", "step", "success", *_KNOWN]
-    frame = pd.concat([pd.read_parquet(path, columns=columns) for path in tables], ignore_index=True)
+    frame = pd.concat([_step(path, columns) for path in tables], ignore_index=True)
     visits = frame.groupby(["question_id", "step"], as_index=False)["success"].mean()  # by id, then by step
     visits["epoch"] = visits.groupby("question_id").cumcount()
     had = visits.groupby("question_id").size()
@@ -63,7 +64,7 @@ def read(rollouts: Path, *, asked: int | None = None) -> Curves:
     if epochs < LEAST:
         a_step = len(visits) / len(tables)
         raise InputError(
-            f"{LEAST} whole epochs are needed and {epochs} had: {len(visits)} visits of {questions} questions in "
+            f"{LEAST} whole epochs are needed, and it has {epochs}: {len(visits)} visits of {questions} questions in "
             f"{len(tables)} steps, {len(visits) / questions:.1f} a question",
             where=str(rollouts),
             mend=f"raise rl.steps to {LEAST * ceil(questions / a_step)}, or name fewer questions in demos.rl_questions",
@@ -78,6 +79,16 @@ def read(rollouts: Path, *, asked: int | None = None) -> Curves:
         short=questions - len(ids),
         late=int((had - epochs).clip(lower=0).sum()),
     )
+
+
+def _step(path: Path, columns: list[str]) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(path, columns=columns)
+    except (pa.ArrowException, OSError) as error:
+        why = str(error).partition("\n")[0]
+        raise InputError(
+            f"cannot be read: {why}", where=str(path), mend="name a run's log, as docs/rollouts.md says"
+        ) from None
 
 
 def _whole_epochs(had: np.ndarray, questions: int) -> int:
