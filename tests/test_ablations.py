@@ -27,7 +27,7 @@ def run_rl(artifact: bool = True) -> None:
         }
         run.log_figures({"seconds_per_step": 6.5, "validation": at})
         if artifact:
-            steps = [{"step": step, "data": {"critic/score/mean": reward}} for step, reward in REWARDS]
+            steps = [{"step": step, "data": {"episode/score": reward}} for step, reward in REWARDS]
             Path("steps.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
             run.log_artifact(Path("steps.jsonl"))
         mark("rl", run)
@@ -90,7 +90,7 @@ def test_the_flows_of_the_latest_ablation_become_results(ablation) -> None:
     baseline, dapo = tracked.read(["latest"])
     assert (baseline.arm, baseline.seed, sum(baseline.models["rl"].em)) == ("baseline", 0, 50)
     assert (dapo.arm, sum(dapo.models["rl"].em), sum(dapo.models["sft"].em)) == ("dapo", 75, 25)
-    assert [(step.step, step.data["critic/score/mean"]) for step in dapo.steps] == REWARDS
+    assert [(step.step, step.data["episode/score"]) for step in dapo.steps] == REWARDS
     assert {step: at.em for step, at in dapo.validation.items()} == {"0": 0.1, "10": 0.4}
     assert (dapo.machine, dapo.profile, dapo.seconds_per_step) == ("2 cores", "tiny", 6.5)
 

@@ -87,7 +87,8 @@ def _unchanged(look: Look, data: RunData) -> None:
 
 def _fell(look: Look, data: RunData) -> bool:
     """Whether success or reward did not rise at all; a fall of success is told, in rollouts and validations."""
-    rewards = [value for _, value in data.series("critic/score/mean")]
+    # Of all that was played; verl's is of the groups that a filter kept, and all that older runs have logged.
+    rewards = [value for _, value in data.series("episode/score") or data.series("critic/score/mean")]
     middle = len(rewards) // 2
     flat = len(rewards) > 1 and fmean(rewards[middle:]) <= fmean(rewards[:middle])
     if data.rollouts is None or len(data.trained) < 2:

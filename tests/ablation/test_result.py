@@ -22,8 +22,8 @@ def trajectories() -> pd.DataFrame:
 
 STEPS = [
     {"step": 0, "data": {"val-core/x": 0.5}},
-    {"step": 1, "data": {"critic/score/mean": 0.5, "text": "x", "broken": float("nan")}},
-    {"step": 2, "data": {"critic/score/mean": 0.75}},
+    {"step": 1, "data": {"episode/score": 0.5, "text": "x", "broken": float("nan")}},
+    {"step": 2, "data": {"episode/score": 0.75}},
 ]
 VALIDATION = {"0": {"one-hop": {"em": 1.0, "searches": 1.0, "n": 2}, "all": {"em": 0.5, "searches": 1.5, "n": 4}}}
 
@@ -45,8 +45,8 @@ def test_the_stages_outputs_become_a_result() -> None:
     }  # fmt: skip
     assert (found.models["rl"].searches, found.models["rl"].format_rate) == (1.0, pytest.approx(2 / 3))
     assert [step.model_dump() for step in found.steps] == [
-        {"step": 1, "data": {"critic/score/mean": 0.5}},
-        {"step": 2, "data": {"critic/score/mean": 0.75}},
+        {"step": 1, "data": {"episode/score": 0.5}},
+        {"step": 2, "data": {"episode/score": 0.75}},
     ]
     assert found.validation["0"].em == 0.5
     assert found.generations_per_batch == 1.0
@@ -61,7 +61,7 @@ def test_hops_that_a_source_does_not_tell_are_0() -> None:
 def test_generations_a_batch_are_dapos_or_starpos_own_count() -> None:
     def counted(*names_and_values) -> float:
         steps = [
-            {"step": n, "data": {"critic/score/mean": 0.5, name: value}}
+            {"step": n, "data": {"episode/score": 0.5, name: value}}
             for n, (name, value) in enumerate(names_and_values)
         ]
         return made(steps=steps).generations_per_batch
@@ -103,7 +103,7 @@ def change(content, key, value):
         ("models.rl.em", [2] * 10, "models.rl.em.0: Input should be less than or equal to 1, got 2"),
         ("questions.kind", ["x"], "the questions' lists differ in length"),
         ("questions.id", ["b", "a"], "the questions' ids must ascend, each once"),
-        ("steps", [{"step": 1, "data": {}}], "a step has no critic/score/mean"),
+        ("steps", [{"step": 1, "data": {}}], "a step has no episode/score"),
         ("validation", {"first": {"em": 1.0, "searches": 1.0}}, "should match pattern"),
         ("generations_per_batch", 0.5, "greater than or equal to 1"),
     ],
