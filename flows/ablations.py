@@ -59,7 +59,7 @@ def _arms(text: str) -> list[arms.Arm]:
 
 def _seeds(text: str) -> list[int]:
     try:
-        return [int(one) for one in dict.fromkeys(text.split(","))]
+        return list(dict.fromkeys(int(one) for one in text.split(",")))
     except ValueError:
         raise InputError(f"{text!r} are no whole numbers", where="--seeds", mend="write --seeds 0,1,2") from None
 

@@ -83,7 +83,7 @@ def parse(content: dict[str, Any], where: str) -> Params:
     from tasks.qa.sources import source_keys
     from tasks.qa.suite.catalogue import severities
     from tasks.release import gating, half_width
-    from tasks.training.verl_schema import check_verl
+    from tasks.training.verl_schema import check_acting, check_verl
 
     params = typed(content, where)
     check_playing(params, environment_params(params.environment, where), where)
@@ -105,6 +105,7 @@ def parse(content: dict[str, Any], where: str) -> Params:
             mend="add one to gate.checks: rft: {expression: evaluate.comparisons.rft-sft.em.low > 0, severity: error}",
         )
     check_verl("verl", params.verl, where)
+    check_acting(params.verl, params.rl, where)
     check_verl("sft.verl", params.sft.verl, where)
     if params.gate.half_width is not None:
         half_width.require_possible(params.gate.half_width, params.evaluate.questions, params.evaluate.confidence)

@@ -127,6 +127,10 @@ def test_a_failing_run_ends_all_and_is_no_finished_ablation(workspace, start):
     assert tracking.latest_ablation() is None
 
 
+def test_a_seed_is_run_once_however_often_it_is_written():
+    assert ablations._seeds("0, 1,00,1") == [0, 1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [

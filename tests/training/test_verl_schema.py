@@ -146,6 +146,31 @@ def test_the_check_runs_wherever_parameters_are_resolved(workspace):
     assert params.resolve("tiny", {"verl": {f"{ACTOR}.grad_clip": 0.5}})["verl"] == {f"{ACTOR}.grad_clip": 0.5}
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "rl", "why"),
+    [
+        ("critic.grad_clip", 2.0, {"algorithm": "ppo"}, "no critic is trained"),
+        ("actor_rollout_ref.ref.fsdp_config.param_offload", True, {"kl": {"route": "loss"}}, "no reference policy"),
+        ("algorithm.filter_groups.max_inflight_gen_batches", 2, {"dynamic_sampling": {}}, "nothing is sampled anew"),
+        (
+            "algorithm.rollout_correction.rollout_is_batch_normalize",
+            True,
+            {"rollout_correction": {"mode": "decoupled", "weights": "token"}},
+            "there are no weights",
+        ),
+        (f"{ACTOR}.policy_loss.clip_cov_ratio", 0.001, {"loss": "clip_cov"}, "loss clip_cov's (rl.loss: vanilla)"),
+        (f"{ACTOR}.policy_loss.kl_cov_ratio", 0.001, {"loss": "kl_cov", "updates": 2}, "loss kl_cov's"),
+        (f"{ROLLOUT}.engine_kwargs.sglang.x", 1, None, "the engine is vllm"),
+        (f"{ACTOR}.policy_loss.dro_beta", 1.0, None, "loss dro's"),
+    ],
+)
+def test_a_key_that_cannot_act_is_refused_and_taken_where_it_can(workspace, key, value, rl, why):
+    with pytest.raises(InputError, match=rf"verl\.{re.escape(key)}: cannot act: .*{re.escape(why)}.*; leave it out"):
+        params.resolve("tiny", {"verl": {key: value}})
+    if rl is not None:
+        assert params.resolve("tiny", {"verl": nested(key, value), "rl": rl})["verl"] == nested(key, value)
+
+
 def test_neither_torch_nor_verl_is_imported_and_nothing_without_settings():
     code = (
         "import sys; from tasks.training.verl_schema import check_verl; check_verl('verl', {}, None); "

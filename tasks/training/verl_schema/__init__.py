@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tasks.errors import InputError
+from tasks.params import Rl
+from tasks.training.verl_schema import idle
 
 
 def check_verl(section: str, settings: Mapping[str, Any], where: str | None) -> None:
@@ -26,3 +28,13 @@ def check_verl(section: str, settings: Mapping[str, Any], where: str | None) -> 
 
     for fault, mend in faults(section, settings):
         raise InputError(fault, where=where, mend=mend)
+
+
+def check_acting(settings: Mapping[str, Any], rl: Rl, where: str | None) -> None:
+    """Check that what the section `verl` sets can act beside the section `rl`.
+
+    Raises:
+        InputError: a key would do nothing.
+    """
+    for key, why in idle.faults(settings, rl):
+        raise InputError(f"verl.{key}: cannot act: {why}", where=where, mend="leave it out")
