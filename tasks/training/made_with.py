@@ -27,8 +27,13 @@ def changed_since(stage: str, content: Mapping[str, Any]) -> list[str]:
     for one in _up_to(stage):
         for key, before in locked.get(one, {}).get("params", {}).get(str(RESOLVED), {}).items():
             was, now = (dict(flatten({key: value})) for value in (before, at(content, key)))
-            found |= dict.fromkeys(leaf for leaf in {**was, **now} if was.get(leaf) != now.get(leaf))
+            found |= dict.fromkeys(leaf for leaf in {**was, **now} if not _same(was.get(leaf), now.get(leaf)))
     return list(found)
+
+
+def _same(locked: Any, now: Any) -> bool:
+    # DVC writes YAML 1.2, where 1e-06 is a number; PyYAML reads 1.1, where it is text.
+    return locked == now or (isinstance(now, float) and isinstance(locked, str) and locked == repr(now))
 
 
 def at(content: Any, key: str) -> Any:

@@ -137,7 +137,10 @@ def test_what_was_made_with_other_parameters_is_not_this_runs(workspace):
     of_demos = {key: locked[key] for key in ("seed", "episode", "demos")}
     stages = {"ingest": {"params": {"data/params/params.yaml": {"ingest": locked["ingest"], "seed": 0}}}}
     stages["demos"] = {"params": {"data/params/params.yaml": of_demos}}
-    (workspace / "dvc.lock").write_text(yaml.safe_dump({"schema": "2.0", "stages": stages}))
+    stages["validate"] = {"params": {"data/params/params.yaml": {"validate": locked["validate"]}}}
+    text = yaml.safe_dump({"schema": "2.0", "stages": stages})
+    assert "false_alarm: 1.0e-06" in text
+    (workspace / "dvc.lock").write_text(text.replace("1.0e-06", "1e-06"))  # as DVC writes it
     with pytest.raises(InputError, match="16 questions a step, and there are 15"):
         dry()
     run = dry(seed=1, demos={"rl_questions": "few.jsonl"})
