@@ -33,8 +33,7 @@ def make_result() -> Callable[..., Result]:
                 "rl": model(em, 1.5),
             },
             "steps": [
-                {"step": step, "data": {"episode/score": reward}}
-                for step, reward in ((1, 0.25), (2, 0.5), (3, 0.75))
+                {"step": step, "data": {"episode/score": reward}} for step, reward in ((1, 0.25), (2, 0.5), (3, 0.75))
             ],
             "validation": {"0": {"em": 0.4, "searches": 1.0}, "10": {"em": 0.9, "searches": 1.5}},
             "seconds_per_step": 6.5,

@@ -61,8 +61,7 @@ def test_hops_that_a_source_does_not_tell_are_0() -> None:
 def test_generations_a_batch_are_dapos_or_starpos_own_count() -> None:
     def counted(*names_and_values) -> float:
         steps = [
-            {"step": n, "data": {"episode/score": 0.5, name: value}}
-            for n, (name, value) in enumerate(names_and_values)
+            {"step": n, "data": {"episode/score": 0.5, name: value}} for n, (name, value) in enumerate(names_and_values)
         ]
         return made(steps=steps).generations_per_batch
 
