@@ -94,6 +94,17 @@ def question_row() -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
+def five_rows(tmp_path_factory: pytest.TempPathFactory, question_row) -> Path:
+    """A parquet file of five rows, of the questions q0 to q4; not to be written to."""
+    made = [question_row(f"Q{n}?", ["a"], ["t"], ["p"], id=f"q{n}") for n in range(5)]
+    for row in made:
+        del row["extra_info"]["tools_kwargs"]
+    path = tmp_path_factory.mktemp("rows") / "rows.parquet"
+    pq.write_table(pa.Table.from_pylist(made), path)
+    return path
+
+
+@pytest.fixture(scope="session")
 def write_corpus() -> Callable[[Path, list[tuple]], Path]:
     """Writes passages (id, title, text, url) as ingest does."""
 

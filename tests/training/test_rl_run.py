@@ -1,7 +1,6 @@
 import json
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from tasks.agent.environments import environment_params
@@ -29,16 +28,6 @@ VERDICT = {
 @pytest.fixture
 def folder(tmp_path: Path) -> RunFolder:
     return RunFolder(tmp_path / "checkpoints" / "f")
-
-
-@pytest.fixture
-def validation(tmp_path: Path, question_row) -> Path:
-    rows = [question_row(f"Q{n}?", ["a"], ["t"], ["p"], id=f"q{n}") for n in range(5)]
-    for row in rows:
-        del row["extra_info"]["tools_kwargs"]
-    path = tmp_path / "validation.parquet"
-    pd.DataFrame(rows).to_parquet(path)
-    return path
 
 
 def test_kept_checkpoint_is_the_actors_weights_alone(folder: RunFolder, tmp_path: Path) -> None:
@@ -81,7 +70,7 @@ class Verl:
         return False
 
 
-def train(folder: RunFolder, defaults, validation: Path, verl: Verl, monkeypatch, rl=None):
+def train(folder: RunFolder, defaults, five_rows: Path, verl: Verl, monkeypatch, rl=None):
     monkeypatch.setattr(rl_run, "run_supervised", verl)
     monkeypatch.setattr(rl_run, "engine_environment", dict)
     seen: list[int] = []
@@ -99,7 +88,7 @@ def train(folder: RunFolder, defaults, validation: Path, verl: Verl, monkeypatch
         shared={"retrieval": {}, "environment": {}, "episode": {}},
         model=Path("/m"),
         train_rows=Path("/t"),
-        validation_rows=validation,
+        validation_rows=five_rows,
         index=Path("/i"),
         seed=3,
         dtype="float32",
@@ -109,9 +98,9 @@ def train(folder: RunFolder, defaults, validation: Path, verl: Verl, monkeypatch
     return sanity, seen
 
 
-def test_a_run_follows_every_step_and_keeps_them(folder, defaults, validation, monkeypatch) -> None:
+def test_a_run_follows_every_step_and_keeps_them(folder, defaults, five_rows, monkeypatch) -> None:
     verl = Verl(folder, range(defaults.rl.steps + 1))
-    sanity, seen = train(folder, defaults, validation, verl, monkeypatch)
+    sanity, seen = train(folder, defaults, five_rows, verl, monkeypatch)
     assert seen == [step["step"] for step in read_steps(folder.steps)] == list(range(defaults.rl.steps + 1))
     assert sanity.episodes == 5  # as many as there are validation rows
     command, timeout, environment = verl.calls[0]
@@ -125,13 +114,13 @@ def test_a_run_follows_every_step_and_keeps_them(folder, defaults, validation, m
     assert any(f"agent_loop_config_path='{folder.path / 'agent_loop.yaml'}'" in part for part in command)
 
 
-def test_a_failed_sanity_check_ends_the_run(folder, defaults, validation, monkeypatch) -> None:
+def test_a_failed_sanity_check_ends_the_run(folder, defaults, five_rows, monkeypatch) -> None:
     with pytest.raises(CommandError, match=r"(?s)sanity check before the first step.*'Rove'.*What it looks like"):
-        train(folder, defaults, validation, Verl(folder, range(1), VERDICT), monkeypatch)
+        train(folder, defaults, five_rows, Verl(folder, range(1), VERDICT), monkeypatch)
 
 
 def test_a_run_that_verl_ends_itself_after_a_failed_check_shows_the_report_too(
-    folder, defaults, validation, monkeypatch
+    folder, defaults, five_rows, monkeypatch
 ) -> None:
     class Ends(Verl):
         def __call__(self, *args, on_poll, **kwargs) -> bool:
@@ -139,33 +128,33 @@ def test_a_run_that_verl_ends_itself_after_a_failed_check_shows_the_report_too(
             raise CommandError("exited with status 1")
 
     with pytest.raises(CommandError, match=r"(?s)sanity check before the first step.*'Rove'"):
-        train(folder, defaults, validation, Ends(folder, range(1), VERDICT), monkeypatch)
+        train(folder, defaults, five_rows, Ends(folder, range(1), VERDICT), monkeypatch)
     with pytest.raises(CommandError, match="status 1"):
-        train(folder, defaults, validation, Ends(folder, range(1)), monkeypatch)
+        train(folder, defaults, five_rows, Ends(folder, range(1)), monkeypatch)
 
 
-def test_a_new_run_forgets_old_verdicts_and_a_resumed_one_keeps_them(folder, defaults, validation, monkeypatch) -> None:
+def test_a_new_run_forgets_old_verdicts_and_a_resumed_one_keeps_them(folder, defaults, five_rows, monkeypatch) -> None:
     old = folder.path / "sanity" / "0.json"
     old.parent.mkdir()
     old.write_text('{"passed": true}')
-    train(folder, defaults, validation, Verl(folder, range(2)), monkeypatch)
+    train(folder, defaults, five_rows, Verl(folder, range(2)), monkeypatch)
     assert not old.exists()
     old.parent.mkdir()
     old.write_text('{"passed": true}')
     folder.checkpoint(1).mkdir()
     (folder.checkpoints / TRACKER).write_text("1")
-    train(folder, defaults, validation, Verl(folder, range(2, 4)), monkeypatch)
+    train(folder, defaults, five_rows, Verl(folder, range(2, 4)), monkeypatch)
     assert old.exists()
 
 
 def test_the_validation_that_a_resumed_run_begins_with_is_not_told_twice(
-    folder, defaults, validation, monkeypatch
+    folder, defaults, five_rows, monkeypatch
 ) -> None:
-    _, seen = train(folder, defaults, validation, Verl(folder, range(3)), monkeypatch)
+    _, seen = train(folder, defaults, five_rows, Verl(folder, range(3)), monkeypatch)
     assert seen == [0, 1, 2]
     folder.checkpoint(2).mkdir()
     (folder.checkpoints / TRACKER).write_text("2")
-    _, seen = train(folder, defaults, validation, Verl(folder, range(2, 5)), monkeypatch)
+    _, seen = train(folder, defaults, five_rows, Verl(folder, range(2, 5)), monkeypatch)
     assert seen == [3, 4]
 
 
@@ -179,13 +168,13 @@ def test_the_validation_that_a_resumed_run_begins_with_is_not_told_twice(
     ],
 )
 def test_a_resumed_run_goes_on_with_the_coefficient_that_the_kl_has_come_to(
-    folder, defaults, validation, monkeypatch, target: float | None, expected: float
+    folder, defaults, five_rows, monkeypatch, target: float | None, expected: float
 ) -> None:
     kl = defaults.rl.kl.model_copy(update={"route": "reward", "target": target, "horizon": 1000})
     rl = defaults.rl.model_copy(update={"kl": kl})
 
     def coefficient(verl: Verl) -> float:
-        train(folder, defaults, validation, verl, monkeypatch, rl=rl)
+        train(folder, defaults, five_rows, verl, monkeypatch, rl=rl)
         (text,) = [part for part in verl.calls[0][0] if "kl_ctrl.kl_coef" in part]
         return float(text.partition("=")[2])
 
@@ -195,13 +184,13 @@ def test_a_resumed_run_goes_on_with_the_coefficient_that_the_kl_has_come_to(
     assert coefficient(Verl(folder, range(2, 3))) == pytest.approx(expected)
 
 
-def test_a_finished_run_starts_no_process(folder, defaults, validation, monkeypatch) -> None:
+def test_a_finished_run_starts_no_process(folder, defaults, five_rows, monkeypatch) -> None:
     last = defaults.rl.steps
-    train(folder, defaults, validation, Verl(folder, range(last + 1)), monkeypatch)
+    train(folder, defaults, five_rows, Verl(folder, range(last + 1)), monkeypatch)
     folder.checkpoint(last).mkdir()
     (folder.checkpoints / TRACKER).write_text(str(last))
     verl = Verl(folder, range(0))
-    sanity, seen = train(folder, defaults, validation, verl, monkeypatch)
+    sanity, seen = train(folder, defaults, five_rows, verl, monkeypatch)
     assert verl.calls == [] and seen == [] and sanity.episodes == 5
 
 

@@ -10,34 +10,23 @@ from tasks.agent.demonstrations import chosen
 from tasks.errors import InputError
 
 
-@pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory, question_row) -> Path:
-    """Five rows, of the questions q0 to q4."""
-    made = [question_row(f"Q{n}?", ["a"], ["t"], ["p"], id=f"q{n}") for n in range(5)]
-    for row in made:
-        del row["extra_info"]["tools_kwargs"]
-    path = tmp_path_factory.mktemp("rows") / "rows.parquet"
-    pd.DataFrame(made).to_parquet(path)
-    return path
-
-
 def ids(path: Path) -> list[str]:
     return [info["id"] for info in pd.read_parquet(path)["extra_info"]]
 
 
 @given(named=st.lists(st.sampled_from([f"q{n}" for n in range(5)]), min_size=1, max_size=8))
-def test_rows_are_those_that_are_named_in_their_own_order(rows: Path, tmp_path_factory, named) -> None:
+def test_rows_are_those_that_are_named_in_their_own_order(five_rows: Path, tmp_path_factory, named) -> None:
     folder = tmp_path_factory.mktemp("chosen")
     (folder / "names.jsonl").write_text("".join(json.dumps({"id": one, "impact": 0.7}) + "\n" for one in named))
     target = folder / "train.parquet"
-    assert chosen.write(rows, chosen.read_ids(folder, "names.jsonl"), target) == len(set(named))
+    assert chosen.write(five_rows, chosen.read_ids(folder, "names.jsonl"), target) == len(set(named))
     assert ids(target) == sorted(set(named))
-    assert pd.read_parquet(target).columns.tolist() == pd.read_parquet(rows).columns.tolist()
+    assert pd.read_parquet(target).columns.tolist() == pd.read_parquet(five_rows).columns.tolist()
 
 
-def test_without_a_file_all_rows_are_written(rows: Path, tmp_path: Path) -> None:
-    assert chosen.write(rows, None, tmp_path / "train.parquet") == 5
-    assert (tmp_path / "train.parquet").read_bytes() == rows.read_bytes()
+def test_without_a_file_all_rows_are_written(five_rows: Path, tmp_path: Path) -> None:
+    assert chosen.write(five_rows, None, tmp_path / "train.parquet") == 5
+    assert (tmp_path / "train.parquet").read_bytes() == five_rows.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -65,7 +54,7 @@ def test_the_file_lies_where_dvc_sees_it_change(tmp_path: Path, name: str) -> No
         chosen.read_ids(tmp_path, name)
 
 
-def test_questions_of_another_run_are_refused(rows: Path, tmp_path: Path) -> None:
+def test_questions_of_another_run_are_refused(five_rows: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"2 of 3 questions are none of RL's, such as 'q8'"):
-        chosen.write(rows, {"q1", "q9", "q8"}, tmp_path / "train.parquet")
+        chosen.write(five_rows, {"q1", "q9", "q8"}, tmp_path / "train.parquet")
     assert not (tmp_path / "train.parquet").exists()
